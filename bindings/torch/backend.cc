@@ -1,0 +1,135 @@
+#include "backend.h"
+
+#include "errors.h"
+#include "gil.h"
+#include "store.h"
+
+namespace dicomm::torch_plugin {
+
+int64_t timeout_of(std::chrono::milliseconds timeout) {
+  if (timeout < std::chrono::milliseconds::zero()) return DICOMM_TIMEOUT_DEFAULT;
+  // dicomm knows no zero: one nanosecond has passed as soon as anybody looks.
+  return std::max<int64_t>(std::chrono::nanoseconds(timeout).count(), 1);
+}
+
+void Call::input(const at::Tensor &tensor) {
+  check_input(tensor);
+  tensors.push_back(resolved(tensor));
+  send.add(tensors.back());
+}
+
+void Call::output(const at::Tensor &tensor) {
+  check_output(tensor);
+  if (!is_lazy(tensor)) {
+    tensors.push_back(tensor);
+    recv.add(tensor);
+    return;
+  }
+  // Memory holds the conjugate or negative of what the tensor means: go through a plain copy.
+  at::NoGradGuard no_grad;
+  auto plain = in_place ? resolved(tensor) : at::empty(tensor.sizes(), tensor.options());
+  tensors.push_back(plain);
+  recv.add(plain);
+  epilogue = [tensor, plain, before = std::move(epilogue)] {
+    if (before) before();
+    tensor.copy_(plain);
+  };
+}
+
+Backend::Backend(std::shared_ptr<Process> process, c10::intrusive_ptr<c10d::Store> store, int rank, int size,
+                 c10::intrusive_ptr<Options> options)
+    : c10d::Backend(rank, size), process_(std::move(process)), options_(std::move(options)) {
+  store = without_device_prefix(store);
+  const auto context = process_->context(host(store));
+  WrappedStore wrapped(store);
+  const int64_t timeout_ns = timeout_of(options_->timeout);
+  dicomm_comm_options native{};
+  native.size = sizeof(native);
+  native.name = options_->group_name.c_str();
+  native.timeout_ns = timeout_ns;
+  native.init_timeout_ns = timeout_ns;
+  native.algorithms = process_->settings().algorithms.c_str();
+  dicomm_comm *handle = nullptr;
+  const auto prefix = process_->prefix(identity(store), rank);
+  const auto status =
+      dicomm_comm_create(context->handle(), wrapped.handle(), prefix.c_str(), rank, size, &native, &handle);
+  if (status != DICOMM_OK) {
+    const auto failure = wrapped.failure();
+    throw_last_error(failure.empty() ? "" : "The store said: " + failure);
+  }
+  comm_ = std::make_shared<Comm>(context, handle);
+  process_->add(comm_);
+}
+
+void Backend::setTimeout(std::chrono::milliseconds timeout) {
+  options_->timeout = timeout;
+  comm_->set_timeout(timeout_of(timeout));
+}
+
+c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::Store> &store,
+                                                 const std::vector<int> &ranks,
+                                                 const c10::intrusive_ptr<Options> &options) {
+  const auto self = std::find(ranks.begin(), ranks.end(), getRank());
+  TORCH_CHECK_VALUE(self != ranks.end(), "dicomm: rank ", getRank(), " is not in the group to be split off");
+  auto chosen = c10::make_intrusive<Options>(options ? *options : *options_);
+  return c10::make_intrusive<Backend>(process_, store, static_cast<int>(self - ranks.begin()),
+                                      static_cast<int>(ranks.size()), std::move(chosen));
+}
+
+std::shared_ptr<Operation> Backend::start(Call call) {
+  dicomm_op op{};
+  op.size = sizeof(op);
+  op.opcode = call.opcode;
+  op.dtype = call.dtype;
+  op.peer = call.peer;
+  op.tag = call.tag;
+  const Blocks &send = call.in_place ? call.recv : call.send;
+  op.send = send.size() ? send.data() : nullptr;
+  op.nsend = send.size();
+  op.recv = call.recv.size() ? call.recv.data() : nullptr;
+  op.nrecv = call.recv.size();
+  op.timeout_ns = call.timeout_ns;
+  if (call.reduction) call.reduction->apply(op);
+  auto *request = comm_->start(op);
+  if (op.opcode != DICOMM_SEND && op.opcode != DICOMM_RECV) ++sequence_;
+  return std::make_shared<Operation>(comm_->completions(), request, std::move(call.tensors),
+                                     std::move(call.epilogue));
+}
+
+Backend::WorkPtr Backend::work(Title title, const Tensors &inputs, Operations operations, Tensors outputs) {
+  if (coalescing_) {
+    coalesced_.insert(coalesced_.end(), operations.begin(), operations.end());
+    coalesced_outputs_.insert(coalesced_outputs_.end(), outputs.begin(), outputs.end());
+  }
+  return c10::make_intrusive<Work>(getRank(), title.type, title.text, inputs, std::move(operations),
+                                   std::move(outputs));
+}
+
+Backend::WorkPtr Backend::work(Title title, const Tensors &inputs, Call call, Tensors outputs) {
+  Operations operations{start(std::move(call))};
+  return work(title, inputs, std::move(operations), std::move(outputs));
+}
+
+void Backend::startCoalescing() {
+  TORCH_CHECK(!coalescing_, "dicomm: startCoalescing() inside another one");
+  coalescing_ = true;
+}
+
+// Operations start when they are called; coalescing only makes one Work of them.
+Backend::WorkPtr Backend::endCoalescing() {
+  TORCH_CHECK(coalescing_, "dicomm: endCoalescing() without startCoalescing()");
+  coalescing_ = false;
+  Operations operations;
+  Tensors outputs;
+  operations.swap(coalesced_);
+  outputs.swap(coalesced_outputs_);
+  return c10::make_intrusive<Work>(getRank(), c10d::OpType::COALESCED, "dicomm:coalesced", std::nullopt,
+                                   std::move(operations), std::move(outputs));
+}
+
+void Backend::check_rank(int64_t rank, const char *what) const {
+  TORCH_CHECK_VALUE(rank >= 0 && rank < getSize(), "dicomm: ", what, " ", rank, " is not in [0, ", getSize(),
+                    ")");
+}
+
+}  // namespace dicomm::torch_plugin

@@ -1,0 +1,56 @@
+// Tensors as the blocks of a dicomm_op. Nothing is copied here: strided tensors travel as layouts.
+#pragma once
+
+#include <deque>
+
+#include <ATen/ATen.h>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+
+#include "dicomm/dicomm.h"
+
+namespace dicomm::torch_plugin {
+
+// A type dicomm does not know travels as an unsigned integer of its width.
+int32_t move_dtype(const at::Tensor &tensor);
+// NotImplementedError for a type without arithmetic in dicomm.
+int32_t reduce_dtype(const at::Tensor &tensor);
+
+// Throws unless dicomm can read (write) the tensor: defined, dense, in host memory; a written one must not
+// have several elements in one place, as expanded tensors do.
+void check_input(const at::Tensor &tensor);
+void check_output(const at::Tensor &tensor);
+// All of one dtype.
+void check_same_dtype(const at::Tensor &first, at::TensorList others);
+
+// The same values without a pending conjugation or negation, which only the tensor's view knows of.
+at::Tensor resolved(const at::Tensor &tensor);
+inline bool is_lazy(const at::Tensor &tensor) { return tensor.is_conj() || tensor.is_neg(); }
+
+class Blocks {
+ public:
+  void add(const at::Tensor &tensor);
+  const dicomm_block *data() const { return blocks_.data(); }
+  int32_t size() const { return static_cast<int32_t>(blocks_.size()); }
+
+ private:
+  struct Strided {
+    dicomm_layout layout;
+    c10::SmallVector<int64_t, 8> shape;
+    c10::SmallVector<int64_t, 8> strides;  // in bytes
+  };
+  c10::SmallVector<dicomm_block, 4> blocks_;
+  std::deque<Strided> layouts_;  // blocks_ points into it
+};
+
+// PREMUL_SUM's factor, kept for the time of the call.
+struct Reduction {
+  Reduction(const c10d::ReduceOp &op, const at::Tensor &like);
+  void apply(dicomm_op &op) const;
+
+ private:
+  int32_t reduce_ = DICOMM_SUM;
+  double factor_ = 1.0;
+  at::Tensor factor_tensor_;
+};
+
+}  // namespace dicomm::torch_plugin

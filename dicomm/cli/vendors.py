@@ -1,0 +1,45 @@
+"""Vendor libraries dicomm can name, as a table; `dicomm info` says which of them this machine has.
+
+Nothing in this release calls them: the `ccl`, `rdma` and device layers are not built yet.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class VendorLibrary:
+    name: str
+    chip: str
+    soname: str
+    source: str  # how to get it
+    wheel: str = ""  # where a wheel puts it, below site-packages
+
+
+VENDOR_LIBRARIES = (
+    VendorLibrary(
+        "NCCL", "NVIDIA", "libnccl.so.2", "pip install nvidia-nccl-cu13", "nvidia/nccl/lib/libnccl.so.2"
+    ),
+    VendorLibrary("RCCL", "AMD", "librccl.so.1", "ROCm's package rccl"),
+    VendorLibrary("oneCCL", "Intel", "libccl.so.1", "pip install oneccl, or Intel's oneAPI packages"),
+    VendorLibrary("HCCL", "Huawei Ascend", "libhccl.so", "the CANN toolkit; source its set_env.sh"),
+    VendorLibrary("MCCL", "Moore Threads, MetaX", "libmccl.so", "the MUSA toolkit, or MetaX's MACA toolkit"),
+    VendorLibrary("CNCL", "Cambricon", "libcncl.so", "the Neuware toolkit"),
+    VendorLibrary("IXCCL", "Iluvatar CoreX", "libnccl.so", "the CoreX toolkit; its library has NCCL's name"),
+    VendorLibrary("BKCL", "Kunlunxin", "libbkcl.so", "the XPU toolkit"),
+    VendorLibrary("libibverbs", "RDMA cards", "libibverbs.so.1", "apt-get install ibverbs-providers"),
+)
+
+
+def find(library: VendorLibrary) -> str | None:
+    """None when the library can be loaded, from a wheel or by the linker; else the linker's reason."""
+    packaged = Path(sysconfig.get_path("purelib"), library.wheel)
+    try:
+        ctypes.CDLL(str(packaged) if packaged.is_file() else library.soname)
+    except OSError as error:
+        return str(error)
+    return None

@@ -1,0 +1,85 @@
+"""Makes the backend objects of process groups. Loaded by the first group that is made."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import sys
+from datetime import timedelta
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from dicomm.config import LOG_LEVELS, Config, launched
+from dicomm.errors import DicommError
+from dicomm.torch import build
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
+
+
+def create_backend(options: Any, backend_options: Any) -> dist.Backend:
+    """The creator given to `Backend.register_backend(..., extended_api=True)`.
+
+    options: torch's `_DistributedBackendOptions`. backend_options (`pg_options`) may be a `Backend.Options`,
+    of which only the time-out is used. Blocks until all ranks of the group have come; DistBackendError names
+    those that have not.
+    """
+    extension, process = _extension(), _process()
+    timeout: timedelta = options.timeout
+    if backend_options is not None and hasattr(backend_options, "_timeout"):
+        timeout = min(timeout, backend_options._timeout)
+    backend: dist.Backend = extension.Backend(
+        process,
+        options.store,
+        options.group_rank,
+        options.group_size,
+        timeout=timeout,
+        name=str(options.group_id),
+        global_ranks=list(options.global_ranks_in_group),
+    )
+    return backend
+
+
+@functools.cache
+def _extension() -> ModuleType:
+    return build.load()
+
+
+@functools.cache
+def _process() -> Any:
+    """What all groups of this process share: one context with one listener, made with the first group and
+    closed with the last, and the number of groups each name has had."""
+    config = Config.from_environment()
+    process = _extension().Process(
+        interface=config.interface,
+        secret=config.secret_bytes(),
+        sockets_per_peer=config.sockets_per_peer,
+        log_level=LOG_LEVELS.index(config.log),
+        eager_bytes=config.eager_bytes,
+        spin_ns=-1 if config.spin_us is None else int(config.spin_us * 1000),
+        handshake_timeout_ns=int((config.handshake_timeout or 0) * 1e9),
+        algorithms=config.algorithms,
+        attempt=str(_attempt()),
+    )
+    os.register_at_fork(after_in_child=process.after_fork)
+    atexit.register(_leave, process)
+    return process
+
+
+def _attempt() -> int:
+    """How often the launcher has restarted this job: its ranks may meet in a store that holds the keys of the
+    dead attempt. A launcher whose variables make no sense did not start this job."""
+    try:
+        launch = launched()
+    except DicommError:
+        return 0
+    return launch.attempt if launch else 0
+
+
+def _leave(process: Any) -> None:
+    """At exit, for groups that nobody destroyed: says goodbye, or why this process ends."""
+    failure = getattr(sys, "last_value", None)
+    if failure is not None:
+        process.abort(f"the process ended with {type(failure).__name__}: {failure}")
+    process.close()

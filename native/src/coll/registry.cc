@@ -1,0 +1,59 @@
+// The table of algorithms; the only file that names them.
+#include "coll/build.h"
+
+namespace dicomm {
+
+namespace {
+
+using namespace coll;
+
+constexpr Algorithm kAlgorithms[] = {
+    {DICOMM_BARRIER, "dissemination", "log2(size) rounds, every rank to a rank twice as far each time", always,
+     barrier_dissemination},
+    {DICOMM_BARRIER, "tree", "up a binomial tree to rank 0 and down again", always, barrier_tree},
+    {DICOMM_BROADCAST, "binomial", "down a binomial tree, whole buffer per message", always,
+     broadcast_binomial},
+    {DICOMM_BROADCAST, "chain", "rank to rank in chunks, every rank forwards while it receives", always,
+     broadcast_chain},
+    {DICOMM_BROADCAST, "scatter_allgather", "the root sends each rank a shard, ranks exchange shards", always,
+     broadcast_scatter_allgather},
+    {DICOMM_ALLREDUCE, "doubling", "whole buffer with a partner twice as far each round", always,
+     allreduce_doubling},
+    {DICOMM_ALLREDUCE, "gather_all", "one round: every rank gets every input and reduces in rank order", always,
+     allreduce_gather_all},
+    {DICOMM_ALLREDUCE, "direct", "each rank reduces its shard of all inputs, then ranks exchange results", always,
+     allreduce_direct},
+    {DICOMM_ALLREDUCE, "ring", "shards go round once to be reduced and once to be spread", always,
+     allreduce_ring},
+    {DICOMM_REDUCE, "binomial", "up a binomial tree, whole buffer per message", always, reduce_binomial},
+    {DICOMM_REDUCE, "direct", "each rank reduces its shard of all inputs and sends it to the root", always,
+     reduce_direct},
+    {DICOMM_ALLGATHER, "bruck", "log2(size) rounds, twice as many blocks each time", always, allgather_bruck},
+    {DICOMM_ALLGATHER, "direct", "every rank sends its block to every other at once", always, allgather_direct},
+    {DICOMM_ALLGATHER, "ring", "blocks go round from neighbour to neighbour in chunks", always, allgather_ring},
+    {DICOMM_REDUCE_SCATTER, "direct", "each rank gets its block of all inputs and reduces in rank order", always,
+     reduce_scatter_direct},
+    {DICOMM_REDUCE_SCATTER, "ring", "partial results go round from neighbour to neighbour in chunks", always,
+     reduce_scatter_ring},
+    {DICOMM_ALLTOALL, "direct", "all blocks at once", always, alltoall_direct},
+    {DICOMM_ALLTOALL, "pairwise", "one partner at a time", always, alltoall_pairwise},
+    {DICOMM_GATHER, "binomial", "up a binomial tree, more blocks per message nearer the root", always,
+     gather_binomial},
+    {DICOMM_GATHER, "direct", "every rank sends its block to the root", always, gather_direct},
+    {DICOMM_SCATTER, "binomial", "down a binomial tree, fewer blocks per message farther from the root", always,
+     scatter_binomial},
+    {DICOMM_SCATTER, "direct", "the root sends every rank its block", always, scatter_direct},
+};
+
+}  // namespace
+
+std::span<const Algorithm> algorithms() { return kAlgorithms; }
+
+const Algorithm *find_algorithm(dicomm_opcode op, std::string_view name) {
+  for (const Algorithm &algorithm : kAlgorithms) {
+    if (algorithm.op == op && name == algorithm.name) return &algorithm;
+  }
+  return nullptr;
+}
+
+}  // namespace dicomm

@@ -1,0 +1,104 @@
+#include "coll/schedule.h"
+
+#include <numeric>
+#include <sstream>
+
+namespace dicomm {
+
+uint32_t Schedule::append(Step step, const After &after) {
+  step.first_dep = static_cast<uint32_t>(deps.size());
+  for (uint32_t dep : after) {
+    if (dep != kNone) deps.push_back(dep);
+  }
+  step.dep_count = static_cast<uint32_t>(deps.size()) - step.first_dep;
+  steps.push_back(step);
+  return static_cast<uint32_t>(steps.size()) - 1;
+}
+
+uint32_t Schedule::send(int peer, Span a, const After &after) {
+  Step step;
+  step.kind = StepKind::send;
+  step.peer = peer;
+  step.a = a;
+  return append(step, after);
+}
+
+uint32_t Schedule::recv(int peer, Span dst, const After &after) {
+  Step step;
+  step.kind = StepKind::recv;
+  step.peer = peer;
+  step.dst = dst;
+  return append(step, after);
+}
+
+uint32_t Schedule::copy(Span dst, Span a, bool finish, const After &after) {
+  Step step;
+  step.kind = StepKind::copy;
+  step.finish = finish;
+  step.dst = dst;
+  step.a = a;
+  return append(step, after);
+}
+
+uint32_t Schedule::reduce(Span dst, Span a, Span b, bool finish, const After &after) {
+  Step step;
+  step.kind = StepKind::reduce;
+  step.finish = finish;
+  step.dst = dst;
+  step.a = a;
+  step.b = b;
+  return append(step, after);
+}
+
+namespace {
+
+const char *space_name(Space space) {
+  switch (space) {
+    case Space::input: return "input";
+    case Space::output: return "output";
+    case Space::acc: return "acc";
+    case Space::stage: return "stage";
+  }
+  return "?";
+}
+
+std::ostream &operator<<(std::ostream &out, const Span &span) {
+  return out << space_name(span.space) << '[' << span.offset << ", " << span.offset + span.count << ')';
+}
+
+}  // namespace
+
+std::string Schedule::describe() const {
+  std::ostringstream out;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const Step &step = steps[i];
+    out << i << ": ";
+    switch (step.kind) {
+      case StepKind::send: out << "send " << step.a << " to " << step.peer; break;
+      case StepKind::recv: out << "recv " << step.dst << " from " << step.peer; break;
+      case StepKind::copy: out << "copy " << step.dst << " = " << step.a; break;
+      case StepKind::reduce: out << "reduce " << step.dst << " = " << step.a << " op " << step.b; break;
+    }
+    if (step.finish) out << ", finish";
+    for (uint32_t d = 0; d < step.dep_count; ++d) {
+      out << (d == 0 ? "; after " : ", ") << deps[step.first_dep + d];
+    }
+    out << '\n';
+  }
+  return out.str();
+}
+
+uint64_t Problem::bytes() const {
+  switch (op) {
+    case DICOMM_BROADCAST:
+    case DICOMM_ALLREDUCE:
+    case DICOMM_REDUCE: return count * element;
+    case DICOMM_ALLGATHER:
+    case DICOMM_GATHER:
+    case DICOMM_REDUCE_SCATTER:
+    case DICOMM_SCATTER: return std::accumulate(counts.begin(), counts.end(), uint64_t{0}) * element;
+    default: return 0;
+  }
+}
+
+}  // namespace dicomm

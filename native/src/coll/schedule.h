@@ -1,0 +1,119 @@
+// Contract: an Algorithm is a pure function that turns a Problem into a Schedule for one rank.
+//
+// No I/O, clock, randomness or environment: the same Problem gives the same Schedule on every rank that asks,
+// so ranks agree without talking. Schedules are plain data that can be printed, simulated and executed.
+//
+// Words. The four spaces hold elements, addressed by offset from 0:
+//   input   the caller's send blocks, one after another, in the operation's dtype; never written
+//   output  the caller's recv blocks, one after another, in dtype; broadcast: also the root's input
+//   acc     scratch in the accumulation type: float32 for 8- and 16-bit floats, else dtype
+//   stage   scratch in dtype: elements of a rank's input as they are, or finished results under way
+// Scratch sizes are the Schedule's to choose. An operation is widened when its accumulation type is not dtype;
+// when it is not, output may hold partial results as acc does.
+//
+// Memory of input and output may coincide exactly: in allreduce and reduce the whole, in allgather and
+// gather (root) input with the rank's own block of output, in reduce_scatter and scatter (root) output with the
+// rank's own block of input. Schedules never write output while a read of the same place of input is still to
+// come or going on. The executor stages every other overlap. A copy onto the same memory without
+// change does nothing.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dicomm/dicomm.h"
+#include "topology/topology.h"
+
+namespace dicomm {
+
+enum class Space : uint8_t { input, output, acc, stage };
+
+struct Span {
+  Space space = Space::input;
+  uint64_t offset = 0;  // elements
+  uint64_t count = 0;   // elements; 0 is legal everywhere and still sends a message
+};
+
+enum class StepKind : uint8_t {
+  send,    // a -> peer. Spans in acc travel in the accumulation type
+  recv,    // peer -> dst
+  copy,    // dst = a
+  reduce,  // dst = a op b, elementwise, in this order (rounding depends on it); dst may be a or b
+};
+// copy and reduce convert between the spaces' types. What they read from input or stage in a reducing operation
+// is first multiplied by premul_sum's factor and made logical for bool; send moves it as it is, and only into a
+// peer's stage. `finish` divides for avg and rounds to
+// dtype: exactly once on the way of every result to output.
+
+struct Step {
+  StepKind kind = StepKind::copy;
+  bool finish = false;
+  int32_t peer = -1;
+  Span a, b, dst;
+  uint32_t first_dep = 0;  // into Schedule::deps
+  uint32_t dep_count = 0;
+};
+
+// Steps start as soon as the steps they depend on have completed; dependencies name earlier steps only. A
+// send completes when its span may be overwritten, a recv when its span is filled.
+// The k-th send to a peer in step order is received by the k-th recv from us in that peer's schedule; both
+// spans have the same count and type. Two steps that may run at once do not touch the same elements unless
+// both only read.
+struct Schedule {
+  std::string algorithm;
+  std::vector<Step> steps;
+  std::vector<uint32_t> deps;
+  uint64_t acc_count = 0;
+  uint64_t stage_count = 0;
+
+  // Builders: append a step that waits for `after` (kNone entries are skipped), return its index.
+  using After = std::vector<uint32_t>;
+  static constexpr uint32_t kNone = UINT32_MAX;
+  uint32_t send(int peer, Span a, const After &after = {});
+  uint32_t recv(int peer, Span dst, const After &after = {});
+  uint32_t copy(Span dst, Span a, bool finish, const After &after = {});
+  uint32_t reduce(Span dst, Span a, Span b, bool finish, const After &after = {});
+
+  std::string describe() const;  // a line per step
+
+ private:
+  uint32_t append(Step step, const After &after);
+};
+
+// One operation as all ranks see it. Every rank holds the same values but for `rank` and, in alltoall, the
+// counts.
+struct Problem {
+  dicomm_opcode op = DICOMM_BARRIER;
+  int rank = 0;
+  int size = 1;
+  int root = 0;
+  size_t element = 1;    // bytes of dtype
+  bool widened = false;  // the accumulation type is not dtype
+  uint64_t count = 0;    // broadcast, allreduce, reduce: elements of the buffer
+  // allgather, gather: what each rank contributes; reduce_scatter, scatter: what each rank gets. Equal
+  // on every rank. alltoall: what this rank sends to each.
+  std::vector<uint64_t> counts;
+  std::vector<uint64_t> recv_counts;  // alltoall: what this rank receives from each
+  // gather, scatter: the counts differ, and only the root knows them all; elsewhere all but the rank's own are 0.
+  bool uneven = false;
+  // The size the rules go by, equal on all ranks: the largest buffer; 0 in alltoall, whose ranks do not know
+  // one another's counts.
+  uint64_t bytes() const;
+};
+
+struct Algorithm {
+  dicomm_opcode op;
+  const char *name;     // "ring", "doubling", ...: what users write in rules
+  const char *summary;  // one line for `dicomm explain`
+  bool (*fits)(const Problem &);
+  Schedule (*build)(const Problem &, const Topology &);
+};
+
+// coll/registry.cc, the only file that names the algorithms.
+std::span<const Algorithm> algorithms();
+const Algorithm *find_algorithm(dicomm_opcode op, std::string_view name);
+
+}  // namespace dicomm

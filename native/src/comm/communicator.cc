@@ -1,0 +1,290 @@
+#include "comm/communicator.h"
+
+#include <algorithm>
+
+#include "base/names.h"
+#include "comm/plan.h"
+#include "exec/point_to_point.h"
+
+namespace dicomm {
+
+Communicator::Communicator(Context &context, Setup setup)
+    : context_(context),
+      engine_(context.engine()),
+      messenger_(context.messenger()),
+      setup_(std::move(setup)) {}
+
+Communicator::~Communicator() { close(); }
+
+std::vector<int> Communicator::neighbours() const {
+  std::vector<int> ranks;
+  if (size() > 1) ranks.push_back((rank() + 1) % size());
+  if (size() > 2) ranks.push_back((rank() + size() - 1) % size());
+  return ranks;
+}
+
+Status Communicator::open(Nanos deadline) {
+  DICOMM_TRY(Rules::parse(setup_.algorithms, rules_));
+  auto lock = engine_.lock();
+  channel_ = &messenger_.attach(setup_.id, *this, rank(), setup_.peers);
+  context_.add(*this);
+  messenger_.replay(*channel_);
+  Wire hello;
+  hello.type = MessageType::hello;
+  for (const int peer : neighbours()) messenger_.notify(*channel_, peer, hello);
+  engine_.settle();
+  const auto met = [&] {
+    return std::ranges::all_of(neighbours(), [&](int peer) { return hellos_.contains(peer); });
+  };
+  engine_.drive(lock, deadline, [&] { return !failed_.ok() || met(); });
+  if (!failed_.ok()) return failed_;
+  if (met()) return {};
+  std::string missing;
+  for (const int peer : neighbours()) {
+    if (!hellos_.contains(peer)) missing += (missing.empty() ? "" : " and ") + describe_rank(peer);
+  }
+  const Status why = Status::make(DICOMM_TIMED_OUT, "making communicator '", setup_.name,
+                                  "' timed out waiting for ", missing, "; did every rank make it?");
+  fail(why);
+  return why;
+}
+
+Status Communicator::start(const dicomm_op &op, Request *&out) {
+  Nanos timeout = op.timeout_ns;
+  if (timeout == DICOMM_TIMEOUT_DEFAULT) timeout = setup_.timeout;
+  if (timeout == DICOMM_TIMEOUT_NEVER) timeout = kNever;
+  if (timeout <= 0) {
+    return Status::make(DICOMM_INVALID_ARGUMENT, opcode_name(op.opcode), ": time-out of ", timeout,
+                        " ns; it must be positive, DICOMM_TIMEOUT_DEFAULT or DICOMM_TIMEOUT_NEVER");
+  }
+  const bool pair = op.opcode == DICOMM_SEND || op.opcode == DICOMM_RECV;
+  return pair ? start_point_to_point(op, timeout, out) : start_collective(op, timeout, out);
+}
+
+Status Communicator::start_point_to_point(const dicomm_op &op, Nanos timeout, Request *&out) {
+  BlockList blocks;
+  DICOMM_TRY(plan_point_to_point(op, size(), blocks));
+  auto lock = engine_.lock();
+  DICOMM_TRY(failed_);
+  auto *request = new PointToPoint(engine_, messenger_, *channel_, static_cast<dicomm_opcode>(op.opcode),
+                                   op.peer, op.tag, static_cast<dicomm_dtype>(op.dtype), std::move(blocks));
+  out = request;
+  launch(*request, timeout);
+  request->start();
+  engine_.settle();
+  return {};
+}
+
+Status Communicator::start_collective(const dicomm_op &op, Nanos timeout, Request *&out) {
+  Collective::Plan plan;
+  DICOMM_TRY(plan_collective(op, setup_.topology, rules_, rank(), plan));
+  if (op.opcode == DICOMM_BROADCAST && !plan.input.empty()) {
+    // The schedules know one buffer; the root's separate input goes there first.
+    Scratch copy = allocate_scratch(plan.input.bytes());
+    plan.input.pack(copy.get());
+    plan.output.unpack(copy.get());
+    plan.input = {};
+  }
+  auto lock = engine_.lock();
+  DICOMM_TRY(failed_);
+  plan.seq = next_seq_;
+  const Fingerprint mine = plan.fingerprint;
+  auto *request = new Collective(engine_, messenger_, *channel_, *this, std::move(plan));
+  out = request;
+  launch(*request, timeout);
+  history_[static_cast<size_t>(next_seq_ % kHistory)] = mine;
+  ++next_seq_;
+  check_ahead(request->seq, mine);
+  if (!request->done()) request->start();
+  if (!request->done() && !probing_) {
+    probing_ = true;
+    probe_timer_ = engine_.at(now() + kProbeAfter, [this] { probe(); });
+  }
+  engine_.settle();
+  return {};
+}
+
+void Communicator::launch(Request &request, Nanos timeout) {
+  request.group = this;
+  request.deadline = timeout == kNever ? kNever : deadline_after(timeout);
+  engine_.track(request);
+}
+
+// Messages that came before this rank called the collective: do they speak of the same one?
+void Communicator::check_ahead(int64_t seq, const Fingerprint &mine) {
+  std::optional<std::pair<int, Fingerprint>> other;
+  channel_->each_unexpected(static_cast<uint32_t>(seq), [&](int source, const Wire &wire) {
+    if (!other && wire.fingerprint() != mine) other = {source, wire.fingerprint()};
+  });
+  for (const auto &[source, probe] : ahead_) {
+    if (!other && probe.first == seq && probe.second != mine) other = {source, probe.second};
+  }
+  if (other) fail(mismatch(other->first, seq, other->second));
+}
+
+// Ranks that called different collectives may all wait and send nothing. So whoever waits for long tells
+// those it waits for what it called.
+void Communicator::probe() {
+  probing_ = false;
+  if (!failed_.ok()) return;
+  bool again = false;
+  for (Request *request : engine_.active(this)) {
+    if (auto *collective = dynamic_cast<Collective *>(request)) {
+      again = true;
+      for (const int rank : collective->awaited()) {
+        if (now() - request->started < kProbeAfter || std::ranges::count(collective->probed, rank) > 0)
+          continue;
+        collective->probed.push_back(rank);
+        Wire wire;
+        wire.type = MessageType::probe;
+        wire.set(collective->fingerprint());
+        wire.seq = static_cast<uint32_t>(request->seq);
+        messenger_.notify(*channel_, rank, wire);
+      }
+    }
+    request->release();
+  }
+  if (!again) return;
+  probing_ = true;
+  probe_timer_ = engine_.at(now() + kProbeAfter, [this] { probe(); });
+}
+
+int64_t Communicator::full_seq(uint32_t wire) const {
+  return next_seq_ + static_cast<int32_t>(wire - static_cast<uint32_t>(next_seq_));
+}
+
+Status Communicator::mismatch(int peer, int64_t seq, const Fingerprint &theirs) const {
+  const Fingerprint &mine = history_[static_cast<size_t>(seq % kHistory)];
+  std::string text =
+      concat("collective #", seq, " of communicator '", setup_.name, "' differs between ranks: rank ", rank(),
+             " called ", describe_call(mine), ", rank ", peer, " called ", describe_call(theirs));
+  if (describe_call(mine) == describe_call(theirs))
+    text += " with other counts per rank or another algorithm";
+  return Status(Failure{.code = DICOMM_MISMATCH,
+                        .text = text + "; all ranks must call the same collectives in the same order",
+                        .peer = peer,
+                        .seq = seq});
+}
+
+bool Communicator::on_fingerprint(int peer, uint32_t wire_seq, const Fingerprint &theirs) {
+  if (!failed_.ok()) return false;
+  const int64_t seq = full_seq(wire_seq);
+  if (seq >= next_seq_ || seq < 0 || next_seq_ - seq > kHistory) return true;
+  if (history_[static_cast<size_t>(seq % kHistory)] == theirs) return true;
+  fail(mismatch(peer, seq, theirs));
+  return false;
+}
+
+void Communicator::on_probe(int peer, uint32_t wire_seq, const Fingerprint &theirs) {
+  const int64_t seq = full_seq(wire_seq);
+  if (seq >= next_seq_) {
+    ahead_[peer] = {seq, theirs};
+  } else {
+    static_cast<void>(on_fingerprint(peer, wire_seq, theirs));  // fails the communicator by itself
+  }
+}
+
+void Communicator::on_hello(int peer) { hellos_.insert(peer); }
+
+void Communicator::on_bye(int peer) {
+  channel_->left.insert(peer);
+  const Link *link = channel_->links[static_cast<size_t>(peer)];
+  const bool gone = link == nullptr || link->endpoint == nullptr;
+  const Status why(Failure{.code = DICOMM_PEER_LOST,
+                           .text = describe_rank(peer) + " has closed the communicator and takes no part",
+                           .peer = peer});
+  for (Request *request : engine_.active(this)) {
+    if (!request->done() && request->needs(peer, gone)) request->give_up(why);
+    request->release();
+  }
+}
+
+void Communicator::on_peer_lost(int peer, const Status &why) {
+  if (channel_->left.contains(peer)) {
+    on_bye(peer);
+    return;
+  }
+  fail(why.with([&](Failure &f) {
+    f.text = concat("lost ", describe_rank(peer), ", process ",
+                    setup_.peers[static_cast<size_t>(peer)].process, ": ", f.text);
+    f.peer = peer;
+    f.peer_host = setup_.peers[static_cast<size_t>(peer)].host;
+  }));
+}
+
+void Communicator::on_remote_failure(int source, dicomm_status code, const std::string &text,
+                                     const Wire &wire) {
+  // What every rank must know by its own name stays that; the rest is, for this rank, an abort.
+  const bool same = code == DICOMM_MISMATCH || code == DICOMM_PEER_LOST || code == DICOMM_CONNECT_FAILED;
+  fail(Status(Failure{.code = same ? code : DICOMM_ABORTED,
+                      .text = concat(describe_rank(source), " reports: ", text),
+                      .peer = wire.root < size() ? wire.root : -1}));
+}
+
+void Communicator::fail(const Status &why) {
+  if (!failed_.ok()) return;
+  failed_ = why;
+  context_.log(3, concat("communicator '", setup_.name, "' rank ", rank(), " failed: ", why.message()));
+  Wire wire;
+  wire.type = MessageType::fail;
+  wire.id = static_cast<uint64_t>(why.code());
+  wire.root = why.failure()->peer;
+  // A report that is passed on is not wrapped again.
+  const std::string text =
+      why.failure()->text.find(" reports: ") != std::string::npos ? why.failure()->text : why.message();
+  for (int peer = 0; peer < size(); ++peer) {
+    const Link *link = channel_->links[static_cast<size_t>(peer)];
+    if (peer != rank() && link != nullptr && link->endpoint != nullptr)
+      messenger_.notify(*channel_, peer, wire, text);
+  }
+  end(why);
+}
+
+void Communicator::end(const Status &why) {
+  if (failed_.ok()) failed_ = why;
+  for (Request *request : engine_.active(this)) {
+    if (!request->done()) request->fail(why);
+    request->release();
+  }
+}
+
+void Communicator::set_timeout(Nanos timeout) {
+  auto lock = engine_.lock();
+  setup_.timeout = timeout == DICOMM_TIMEOUT_NEVER ? kNever : timeout;
+}
+
+void Communicator::abort(const std::string &reason) {
+  auto lock = engine_.lock();
+  fail(
+      Status::make(DICOMM_ABORTED, "aborted by ", describe_rank(rank()), reason.empty() ? "" : ": ", reason));
+  engine_.settle();
+}
+
+void Communicator::close() {
+  if (channel_ == nullptr) return;
+  auto lock = engine_.lock();
+  engine_.drive(lock, setup_.timeout == kNever ? kNever : deadline_after(setup_.timeout), [&] {
+    const auto active = engine_.active(this);
+    for (Request *request : active) request->release();
+    return active.empty();
+  });
+  end(Status::make(DICOMM_ABORTED, "the communicator was closed"));
+  Wire wire;
+  wire.type = MessageType::bye;
+  for (int peer = 0; peer < size(); ++peer) {
+    const Link *link = channel_->links[static_cast<size_t>(peer)];
+    if (peer != rank() && link != nullptr && link->endpoint != nullptr)
+      messenger_.notify(*channel_, peer, wire);
+  }
+  if (probing_) engine_.reactor().cancel(probe_timer_);
+  context_.remove(*this);
+  messenger_.detach(*channel_);
+  channel_ = nullptr;
+  engine_.settle();
+}
+
+std::string Communicator::describe_rank(int rank) const {
+  return concat("rank ", rank, " (", setup_.peers[static_cast<size_t>(rank)].host, ")");
+}
+
+}  // namespace dicomm

@@ -1,0 +1,95 @@
+// Communicator: an ordered set of ranks that issue operations in the same order.
+//
+// Failure is for ever and for all: the first reason wins, fails every active and later operation here, and is
+// passed on to every rank this one has a connection to. Each rank is connected to its two neighbours in rank
+// order from the start (the watch ring), so that a process that dies is noticed at once and the news reaches
+// everybody.
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "comm/context.h"
+#include "exec/collective.h"
+#include "path/rules.h"
+#include "topology/topology.h"
+
+namespace dicomm {
+
+class Communicator final : private ChannelOwner, private CollectiveOwner {
+ public:
+  struct Setup {
+    uint64_t id = 0;
+    int rank = 0;
+    std::vector<PeerAddress> peers;  // by rank
+    Topology topology;
+    std::string name;
+    std::string algorithms;  // user rules
+    Nanos timeout = 0;
+  };
+
+  Communicator(Context &context, Setup setup);
+  ~Communicator();
+  // Joins the watch ring; returns when both neighbours have too.
+  Status open(Nanos deadline);
+
+  // Starts an operation. What is wrong with the arguments is found before anything is sent.
+  Status start(const dicomm_op &op, Request *&out);
+  // Collective; out stays null for a negative color.
+  Status split(int32_t color, int32_t key, const dicomm_comm_options *options,
+               std::unique_ptr<Communicator> &out);
+  void set_timeout(Nanos timeout);
+  void abort(const std::string &reason);
+  void close();
+  // Lock held: fails everything, without a word to the peers.
+  void end(const Status &why);
+  std::string info();  // JSON
+
+  Context &context() { return context_; }
+  int rank() const { return setup_.rank; }
+  int size() const { return static_cast<int>(setup_.peers.size()); }
+
+ private:
+  static constexpr int64_t kHistory = 256;
+  static constexpr Nanos kProbeAfter = 300 * kMillisecond;
+
+  Status start_point_to_point(const dicomm_op &op, Nanos timeout, Request *&out);
+  Status start_collective(const dicomm_op &op, Nanos timeout, Request *&out);
+  void check_ahead(int64_t seq, const Fingerprint &mine);
+  void launch(Request &request, Nanos timeout);
+  void fail(const Status &why);
+  void probe();
+  int64_t full_seq(uint32_t wire) const;
+  Status mismatch(int rank, int64_t seq, const Fingerprint &theirs) const;
+  std::vector<int> neighbours() const;
+
+  void on_hello(int rank) override;
+  void on_bye(int rank) override;
+  void on_peer_lost(int rank, const Status &why) override;
+  void on_remote_failure(int rank, dicomm_status code, const std::string &text, const Wire &wire) override;
+  bool on_fingerprint(int rank, uint32_t seq, const Fingerprint &theirs) override;
+  void on_probe(int rank, uint32_t seq, const Fingerprint &theirs) override;
+  void on_collective_failed(const Status &why) override { fail(why); }
+  std::string describe_rank(int rank) const override;
+
+  Context &context_;
+  Engine &engine_;
+  Messenger &messenger_;
+  Setup setup_;
+  Rules rules_;
+  Channel *channel_ = nullptr;
+  Status failed_;
+  std::set<int> hellos_;
+  int64_t next_seq_ = 0;
+  std::array<Fingerprint, kHistory> history_{};           // by seq modulo kHistory
+  std::map<int, std::pair<int64_t, Fingerprint>> ahead_;  // probes for collectives not started here, by rank
+  uint64_t splits_ = 0;
+  bool probing_ = false;  // a timer is set
+  Reactor::Timer probe_timer_{};
+};
+
+}  // namespace dicomm

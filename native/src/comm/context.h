@@ -1,0 +1,70 @@
+// Context: what one process has once, for all its communicators: engine, messenger, transports, listener.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "p2p/messenger.h"
+#include "progress/engine.h"
+#include "transport/registry.h"
+
+namespace dicomm {
+
+class Communicator;
+
+struct ContextOptions {
+  std::string interface;
+  std::string route_to;
+  std::vector<std::byte> secret;
+  uint32_t sockets_per_peer = 1;
+  uint32_t log_level = 2;
+  uint64_t eager_bytes = 64 << 10;
+  Nanos spin = -1;  // -1: kSpin while this host has a core per rank, else none
+  Nanos handshake_timeout = 5 * kSecond;
+};
+
+class Context {
+ public:
+  explicit Context(ContextOptions options);
+  ~Context();
+  Status open();
+  // See dicomm_context_close.
+  void close();
+  void after_fork();
+  bool forked() const { return forked_; }
+
+  Engine &engine() { return engine_; }
+  Messenger &messenger() { return messenger_; }
+  const PeerAddress &self() const { return self_; }
+  const ContextOptions &options() const { return options_; }
+  // The key to a peer's listener: from the job's secret, else what the peer published.
+  Key key_for(const ContextId &id, const Key &published) const;
+  bool has_secret() const { return !options_.secret.empty(); }
+  void log(uint32_t level, const std::string &line) const;  // one line on stderr
+  // Told how many ranks share this host, so that waits do not spin on cores others need.
+  void share_host(int ranks);
+  std::string info();  // JSON
+
+  // Lock held: communicators register while they live, so that close() can end them.
+  void add(Communicator &comm) { comms_.push_back(&comm); }
+  void remove(Communicator &comm) { std::erase(comms_, &comm); }
+
+ private:
+  static constexpr Nanos kSpin = 20 * kMicrosecond;
+  static constexpr Nanos kGoodbye = kSecond;
+
+  const ContextOptions options_;
+  Engine engine_;
+  Messenger messenger_;
+  Transports transports_;
+  PeerAddress self_;
+  std::vector<Communicator *> comms_;
+  bool forked_ = false;
+  bool closed_ = false;
+};
+
+// Lower-case hexadecimal, for logs and JSON.
+std::string hex(const ContextId &id);
+
+}  // namespace dicomm

@@ -1,0 +1,29 @@
+// Communicator::info: what dicomm_comm_info prints.
+
+#include "base/json.h"
+#include "comm/communicator.h"
+
+namespace dicomm {
+
+std::string Communicator::info() {
+  auto lock = engine_.lock();
+  std::string hosts, peers;
+  for (int r = 0; r < size(); ++r) {
+    hosts += (r == 0 ? "" : ", ") + json_string(setup_.peers[static_cast<size_t>(r)].host);
+    const Link *link = channel_ == nullptr ? nullptr : channel_->links[static_cast<size_t>(r)];
+    if (link == nullptr) continue;
+    peers += concat(peers.empty() ? "" : ", ", "{\"rank\": ", r,
+                    ", \"path\": ", json_string(messenger_.path(*channel_, r)),
+                    ", \"messages_sent\": ", link->messages_sent, ", \"bytes_sent\": ", link->bytes_sent,
+                    ", \"messages_received\": ", link->messages_received,
+                    ", \"bytes_received\": ", link->bytes_received, "}");
+  }
+  const int64_t timeout = setup_.timeout == kNever ? int64_t{DICOMM_TIMEOUT_NEVER} : setup_.timeout;
+  return concat("{\"name\": ", json_string(setup_.name), ", \"id\": \"", std::hex, setup_.id, std::dec,
+                "\", \"rank\": ", rank(), ", \"size\": ", size(), ", \"seq\": ", next_seq_,
+                ", \"timeout_ns\": ", timeout, ", \"hosts\": [", hosts,
+                "], \"failed\": ", failed_.ok() ? "null" : json_string(failed_.message()), ", \"peers\": [",
+                peers, "]}");
+}
+
+}  // namespace dicomm

@@ -1,0 +1,249 @@
+#include "comm/plan.h"
+
+#include <cstring>
+#include <string_view>
+
+#include "base/names.h"
+
+namespace dicomm {
+
+namespace {
+
+bool reducing(int32_t opcode) {
+  return opcode == DICOMM_ALLREDUCE || opcode == DICOMM_REDUCE || opcode == DICOMM_REDUCE_SCATTER;
+}
+
+bool rooted(int32_t opcode) {
+  return opcode == DICOMM_BROADCAST || opcode == DICOMM_REDUCE || opcode == DICOMM_GATHER ||
+         opcode == DICOMM_SCATTER;
+}
+
+// FNV-1a, 32 bits.
+uint32_t hash(uint32_t state, const void *data, size_t size) {
+  const auto *bytes = static_cast<const unsigned char *>(data);
+  for (size_t i = 0; i < size; ++i) state = (state ^ bytes[i]) * 16777619u;
+  return state;
+}
+
+Status wrong(const dicomm_op &op, const std::string &what) {
+  return Status::make(DICOMM_INVALID_ARGUMENT, opcode_name(op.opcode), ": ", what);
+}
+
+// Elements per rank of a list that holds one block per rank, or one block to be cut into equal parts.
+Status per_rank(const dicomm_op &op, const BlockList &list, int size, const char *what,
+                std::vector<uint64_t> &counts) {
+  const uint64_t n = static_cast<uint64_t>(size);
+  if (list.size() == n) {
+    for (size_t i = 0; i < n; ++i) counts.push_back(list.count_of(i));
+    return {};
+  }
+  if (list.size() != 1) {
+    return wrong(op, concat(what, " has ", list.size(), " blocks; it needs one, or one for each of the ",
+                            size, " ranks"));
+  }
+  if (list.count() % n != 0) {
+    return wrong(
+        op, concat(what, " has ", list.count(), " elements, which do not divide among ", size, " ranks"));
+  }
+  counts.assign(n, list.count() / n);
+  return {};
+}
+
+Status one_block(const dicomm_op &op, const BlockList &list, const char *what) {
+  if (list.size() == 1) return {};
+  return wrong(op, concat(what, " has ", list.size(), " blocks; it needs one"));
+}
+
+Status equal_counts(const dicomm_op &op, const char *what, uint64_t have, uint64_t want) {
+  if (have == want) return {};
+  return wrong(op, concat(what, " has ", have, " elements; it needs ", want));
+}
+
+Status check_types(const dicomm_op &op) {
+  if (dicomm_dtype_size(op.dtype) == 0) return wrong(op, concat("unknown dtype ", op.dtype));
+  if (!reducing(op.opcode)) return {};
+  if (std::string_view(reduce_name(op.reduce)) == "?")
+    return wrong(op, concat("unknown reduce op ", op.reduce));
+  if (!reduction_supported(static_cast<dicomm_dtype>(op.dtype), static_cast<dicomm_reduce>(op.reduce))) {
+    return Status::make(DICOMM_NOT_SUPPORTED, opcode_name(op.opcode), ": ", reduce_name(op.reduce),
+                        " is not defined for ", dtype_name(op.dtype));
+  }
+  return {};
+}
+
+Status rooted_counts(const dicomm_op &op, const BlockList &at_root, const BlockList &own,
+                     const char *root_name, const char *own_name, Problem &problem) {
+  const size_t rank = static_cast<size_t>(problem.rank);
+  DICOMM_TRY(one_block(op, own, own_name));
+  problem.uneven = op.uneven != 0;
+  if (problem.rank != problem.root) {
+    problem.counts.assign(static_cast<size_t>(problem.size), problem.uneven ? 0 : own.count());
+    problem.counts[rank] = own.count();
+    return {};
+  }
+  DICOMM_TRY(per_rank(op, at_root, problem.size, root_name, problem.counts));
+  for (const uint64_t count : problem.counts) {
+    if (!problem.uneven && count != problem.counts[0]) {
+      return wrong(op, concat(root_name, " has blocks of ", problem.counts[0], " and ", count,
+                              " elements; say on every rank that the counts are uneven"));
+    }
+  }
+  return equal_counts(op, own_name, own.count(), problem.counts[rank]);
+}
+
+// Checks the lists against each other and fills in counts.
+Status describe(const dicomm_op &op, BlockList &input, BlockList &output, Problem &problem) {
+  const size_t rank = static_cast<size_t>(problem.rank);
+  const bool root = problem.rank == problem.root;
+  switch (op.opcode) {
+    case DICOMM_BARRIER:
+      return {};
+    case DICOMM_BROADCAST:
+      DICOMM_TRY(one_block(op, output, "recv"));
+      problem.count = output.count();
+      if (!root) input = {};
+      return input.empty() ? Status() : equal_counts(op, "send", input.count(), output.count());
+    case DICOMM_ALLREDUCE:
+      DICOMM_TRY(one_block(op, input, "send"));
+      DICOMM_TRY(one_block(op, output, "recv"));
+      problem.count = input.count();
+      return equal_counts(op, "recv", output.count(), input.count());
+    case DICOMM_REDUCE:
+      DICOMM_TRY(one_block(op, input, "send"));
+      problem.count = input.count();
+      if (!root) {
+        output = {};
+        return {};
+      }
+      DICOMM_TRY(one_block(op, output, "recv"));
+      return equal_counts(op, "recv", output.count(), input.count());
+    case DICOMM_ALLGATHER:
+      DICOMM_TRY(one_block(op, input, "send"));
+      DICOMM_TRY(per_rank(op, output, problem.size, "recv", problem.counts));
+      return equal_counts(op, "send", input.count(), problem.counts[rank]);
+    case DICOMM_REDUCE_SCATTER:
+      DICOMM_TRY(one_block(op, output, "recv"));
+      DICOMM_TRY(per_rank(op, input, problem.size, "send", problem.counts));
+      return equal_counts(op, "recv", output.count(), problem.counts[rank]);
+    case DICOMM_ALLTOALL:
+      DICOMM_TRY(per_rank(op, input, problem.size, "send", problem.counts));
+      return per_rank(op, output, problem.size, "recv", problem.recv_counts);
+    case DICOMM_GATHER:
+      if (!root) output = {};
+      return rooted_counts(op, output, input, "recv", "send", problem);
+    case DICOMM_SCATTER:
+      if (!root) input = {};
+      return rooted_counts(op, input, output, "send", "recv", problem);
+    default:
+      return Status::make(DICOMM_INVALID_ARGUMENT, "unknown operation ", op.opcode);
+  }
+}
+
+// Input that shares memory with output in another way than schedules allow for (coll/schedule.h).
+bool needs_staging(const BlockList &input, const BlockList &output, size_t element, const Problem &problem) {
+  if (!input.contiguous() || !output.contiguous()) return false;  // one of them is packed anyway
+  if (!input.overlaps(output)) return false;
+  uint64_t before = 0;
+  for (int r = 0; r < problem.rank && r < static_cast<int>(problem.counts.size()); ++r) {
+    before += problem.counts[static_cast<size_t>(r)];
+  }
+  switch (problem.op) {
+    case DICOMM_ALLREDUCE:
+    case DICOMM_REDUCE:
+      return input.base() != output.base();
+    case DICOMM_ALLGATHER:
+    case DICOMM_GATHER:
+      return input.base() != output.base() + before * element;
+    case DICOMM_REDUCE_SCATTER:
+    case DICOMM_SCATTER:
+      return output.base() != input.base() + before * element;
+    default:
+      return true;
+  }
+}
+
+Fingerprint fingerprint_of(const dicomm_op &op, const Problem &problem, const Algorithm &algorithm) {
+  Fingerprint f;
+  f.opcode = static_cast<uint8_t>(op.opcode);
+  f.dtype = static_cast<uint8_t>(op.dtype);
+  f.reduce = reducing(op.opcode) ? static_cast<uint8_t>(op.reduce) : 0;
+  f.root = rooted(op.opcode) ? op.peer : -1;
+  f.plan = hash(2166136261u, algorithm.name, std::strlen(algorithm.name));
+  f.count = problem.count;
+  if (op.opcode == DICOMM_ALLGATHER || op.opcode == DICOMM_REDUCE_SCATTER) {
+    f.plan = hash(f.plan, problem.counts.data(), problem.counts.size() * sizeof problem.counts[0]);
+    for (const uint64_t count : problem.counts) f.count += count;
+  } else if ((op.opcode == DICOMM_GATHER || op.opcode == DICOMM_SCATTER) && !problem.uneven) {
+    f.count = problem.counts[0];
+  }
+  return f;
+}
+
+}  // namespace
+
+Status plan_point_to_point(const dicomm_op &op, int size, BlockList &blocks) {
+  if (dicomm_dtype_size(op.dtype) == 0) return wrong(op, concat("unknown dtype ", op.dtype));
+  const bool any = op.opcode == DICOMM_RECV && op.peer == DICOMM_ANY_SOURCE;
+  if (!any && (op.peer < 0 || op.peer >= size)) {
+    return wrong(op, concat("peer ", op.peer, " is not a rank of this communicator (0 to ", size - 1, ")"));
+  }
+  const bool send = op.opcode == DICOMM_SEND;
+  DICOMM_TRY(BlockList::from(send ? op.send : op.recv, send ? op.nsend : op.nrecv,
+                             dicomm_dtype_size(op.dtype), send ? "send" : "recv", blocks));
+  if (!send && blocks.overlaps_itself()) return wrong(op, "recv has elements that share memory");
+  return one_block(op, blocks, send ? "send" : "recv");
+}
+
+Status plan_collective(const dicomm_op &op, const Topology &topology, const Rules &rules, int rank,
+                       Collective::Plan &plan) {
+  Problem problem;
+  problem.op = static_cast<dicomm_opcode>(op.opcode);
+  problem.rank = rank;
+  problem.size = topology.size();
+  DICOMM_TRY(check_types(op));
+  if (rooted(op.opcode)) {
+    if (op.peer < 0 || op.peer >= problem.size) {
+      return wrong(
+          op, concat("root ", op.peer, " is not a rank of this communicator (0 to ", problem.size - 1, ")"));
+    }
+    problem.root = op.peer;
+  }
+  const auto dtype = static_cast<dicomm_dtype>(op.dtype);
+  problem.element = dicomm_dtype_size(op.dtype);
+  problem.widened = reducing(op.opcode) && accumulation_type(dtype) != dtype;
+  if (op.opcode != DICOMM_BARRIER) {
+    DICOMM_TRY(BlockList::from(op.send, op.nsend, problem.element, "send", plan.input));
+    DICOMM_TRY(BlockList::from(op.recv, op.nrecv, problem.element, "recv", plan.output));
+  }
+  DICOMM_TRY(describe(op, plan.input, plan.output, problem));
+  if (plan.output.overlaps_itself()) return wrong(op, "recv has elements that share memory");
+
+  const Rule &rule = rules.choose(problem);
+  plan.opcode = problem.op;
+  plan.reducing = reducing(op.opcode);
+  plan.schedule = rule.algorithm->build(problem, topology);
+  plan.fingerprint = fingerprint_of(op, problem, *rule.algorithm);
+  plan.stage_input = needs_staging(plan.input, plan.output, problem.element, problem);
+  plan.arithmetic.dtype = dtype;
+  plan.arithmetic.op = static_cast<dicomm_reduce>(op.reduce);
+  plan.arithmetic.size = problem.size;
+  if (plan.reducing && op.reduce == DICOMM_PREMUL_SUM) {
+    if (op.factor_data != nullptr) {
+      set_factor(plan.arithmetic, op.factor_data);
+    } else {
+      set_factor(plan.arithmetic, op.factor);
+    }
+  }
+  return {};
+}
+
+std::string describe_call(const Fingerprint &f) {
+  if (f.opcode == DICOMM_BARRIER) return "barrier";
+  std::string text = concat(opcode_name(f.opcode), "(", dtype_name(f.dtype));
+  if (reducing(f.opcode)) text += concat(", ", reduce_name(f.reduce));
+  if (f.root >= 0) text += concat(", root ", f.root);
+  if (f.opcode != DICOMM_ALLTOALL) text += concat(", ", f.count, " elements");
+  return text + ")";
+}
+
+}  // namespace dicomm

@@ -1,0 +1,127 @@
+#include "exec/blocks.h"
+
+#include <cstring>
+#include <new>
+
+namespace dicomm {
+
+namespace {
+constexpr std::align_val_t kAlignment{64};
+constexpr int64_t kMaxDimensions = 64;
+}  // namespace
+
+void AlignedFree::operator()(std::byte *memory) const { ::operator delete[](memory, kAlignment); }
+
+Scratch allocate_scratch(uint64_t bytes) {
+  if (bytes == 0) return {};
+  return Scratch(static_cast<std::byte *>(::operator new[](bytes, kAlignment)));
+}
+
+Status BlockList::from(const dicomm_block *blocks, int32_t n, size_t element, const char *what,
+                       BlockList &out) {
+  out.element_ = element;
+  if (n < 0 || (n > 0 && blocks == nullptr)) {
+    return Status::make(DICOMM_INVALID_ARGUMENT, what, " blocks are missing");
+  }
+  out.blocks_.reserve(static_cast<size_t>(n));
+  for (int32_t i = 0; i < n; ++i) {
+    const dicomm_block &given = blocks[i];
+    if (given.count < 0 || given.count > INT64_MAX / static_cast<int64_t>(element)) {
+      return Status::make(DICOMM_INVALID_ARGUMENT, what, " block ", i, " has count ", given.count);
+    }
+    if (given.count > 0 && given.data == nullptr) {
+      return Status::make(DICOMM_INVALID_ARGUMENT, what, " block ", i, " has ", given.count,
+                          " elements and a null address");
+    }
+    Block block{static_cast<std::byte *>(given.data), static_cast<uint64_t>(given.count), {}};
+    if (given.layout != nullptr && given.count > 0) {
+      if (given.layout->ndim < 0 || given.layout->ndim > kMaxDimensions) {
+        return Status::make(DICOMM_INVALID_ARGUMENT, what, " block ", i, " has ", given.layout->ndim,
+                            " dimensions");
+      }
+      Layout layout = Layout::from(*given.layout, element);
+      if (layout.count() != given.count) {
+        return Status::make(DICOMM_INVALID_ARGUMENT, what, " block ", i, " has count ", given.count,
+                            " and a layout of ", layout.count(), " elements");
+      }
+      if (!layout.contiguous(element)) block.layout = std::move(layout);
+    }
+    if (block.layout) out.contiguous_ = false;
+    // Empty blocks may lie anywhere; they do not break a run.
+    if (block.count > 0 && out.count_ > 0 && block.data != out.base() + out.bytes()) out.contiguous_ = false;
+    if (block.count > 0 && out.count_ == 0 && !out.blocks_.empty()) out.blocks_.front().data = block.data;
+    out.count_ += block.count;
+    out.blocks_.push_back(std::move(block));
+  }
+  return {};
+}
+
+void BlockList::pack(std::byte *into) const {
+  for (const Block &block : blocks_) {
+    if (block.count == 0) continue;
+    const uint64_t bytes = block.count * element_;
+    if (block.layout) {
+      dicomm::pack(into, block.data, *block.layout, element_);
+    } else {
+      std::memcpy(into, block.data, bytes);
+    }
+    into += bytes;
+  }
+}
+
+void BlockList::unpack(const std::byte *from) const {
+  for (const Block &block : blocks_) {
+    if (block.count == 0) continue;
+    const uint64_t bytes = block.count * element_;
+    if (block.layout) {
+      dicomm::unpack(block.data, *block.layout, from, element_);
+    } else {
+      std::memcpy(block.data, from, bytes);
+    }
+    from += bytes;
+  }
+}
+
+void BlockList::extent(const Block &block, const std::byte *&low, const std::byte *&high) const {
+  int64_t first = 0, last = static_cast<int64_t>(block.count * element_);
+  if (block.layout) block.layout->extent(element_, first, last);
+  low = block.data + first;
+  high = block.data + last;
+}
+
+bool BlockList::overlaps(const BlockList &other) const {
+  for (const Block &mine : blocks_) {
+    if (mine.count == 0) continue;
+    const std::byte *low, *high;
+    extent(mine, low, high);
+    for (const Block &theirs : other.blocks_) {
+      if (theirs.count == 0) continue;
+      const std::byte *other_low, *other_high;
+      other.extent(theirs, other_low, other_high);
+      if (low < other_high && other_low < high) return true;
+    }
+  }
+  return false;
+}
+
+bool BlockList::overlaps_itself() const {
+  if (contiguous_) return false;
+  for (size_t i = 0; i < blocks_.size(); ++i) {
+    const Block &block = blocks_[i];
+    if (block.count == 0) continue;
+    if (block.layout && block.layout->overlaps_itself(element_)) return true;
+    // Strided blocks may interleave without sharing an element; only plain ones are compared.
+    if (block.layout) continue;
+    for (size_t j = i + 1; j < blocks_.size(); ++j) {
+      const Block &other = blocks_[j];
+      if (other.count == 0 || other.layout) continue;
+      if (block.data < other.data + other.count * element_ &&
+          other.data < block.data + block.count * element_) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace dicomm

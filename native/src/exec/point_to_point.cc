@@ -1,0 +1,114 @@
+#include "exec/point_to_point.h"
+
+#include <cstring>
+
+#include "base/names.h"
+
+namespace dicomm {
+
+PointToPoint::PointToPoint(Engine &engine, Messenger &messenger, Channel &channel, dicomm_opcode opcode,
+                           int peer, uint64_t tag, dicomm_dtype dtype, BlockList blocks)
+    : Request(opcode, blocks.bytes()),
+      engine_(engine),
+      messenger_(messenger),
+      channel_(channel),
+      blocks_(std::move(blocks)) {
+  std::byte *data = blocks_.base();
+  if (!blocks_.contiguous()) {
+    packed_ = allocate_scratch(bytes);
+    data = packed_.get();
+    blocks_.pack(data);  // also before a receive: a shorter message leaves the rest as it was
+  }
+  Fingerprint fingerprint;
+  fingerprint.opcode = DICOMM_SEND;
+  fingerprint.dtype = static_cast<uint8_t>(dtype);
+  const MatchKey key{false, 0, tag};
+  if (sending()) {
+    send_.owner = this;
+    send_.peer = peer;
+    send_.key = key;
+    send_.fingerprint = fingerprint;
+    send_.data = data;
+    send_.bytes = bytes;
+  } else {
+    receive_.owner = this;
+    receive_.peer = peer;
+    receive_.key = key;
+    receive_.fingerprint = fingerprint;
+    receive_.data = data;
+    receive_.capacity = bytes;
+  }
+}
+
+void PointToPoint::start() {
+  const std::optional<Status> end_now =
+      sending() ? messenger_.send(channel_, send_) : messenger_.receive(channel_, receive_);
+  if (end_now) end(*end_now);
+}
+
+void PointToPoint::on_sent(SendTask &, const Status &status) { end(status); }
+void PointToPoint::on_received(RecvTask &, const Status &status) { end(status); }
+
+void PointToPoint::end(const Status &status) {
+  if (done()) return;
+  const Status told = describe(status);
+  if (!sending()) {
+    source = receive_.source;
+    if (status.ok()) {
+      bytes = receive_.bytes;
+      if (packed_) blocks_.unpack(packed_.get());
+    }
+  }
+  engine_.complete(*this, told);
+}
+
+void PointToPoint::fail(const Status &why) {
+  if (done()) return;
+  const Status told = describe(why);
+  messenger_.cancel(channel_, send_);
+  messenger_.cancel(channel_, receive_);
+  engine_.complete(*this, told);
+}
+
+bool PointToPoint::cancel() {
+  const bool early = sending()
+                         ? send_.state == SendTask::State::offered || send_.state == SendTask::State::queued
+                         : receive_.state == RecvTask::State::posted;
+  if (!early) return false;
+  fail(Status::make(DICOMM_CANCELED, "canceled before it had matched"));
+  return true;
+}
+
+bool PointToPoint::needs(int rank, bool gone) const {
+  if (sending()) {
+    if (send_.peer != rank) return false;
+    return send_.state != SendTask::State::streaming || gone;
+  }
+  if (receive_.state == RecvTask::State::posted) return receive_.peer == rank;
+  return gone && receive_.source == rank && receive_.state == RecvTask::State::arriving;
+}
+
+std::string PointToPoint::waiting_for() const {
+  const int peer = sending() ? send_.peer : receive_.peer;
+  if (peer < 0) return concat("waiting for a message with tag ", receive_.key.tag, " from any rank");
+  const std::string who = concat("rank ", peer, " (", channel_.peers[static_cast<size_t>(peer)].host, ")");
+  if (!sending()) return concat("waiting for a message with tag ", receive_.key.tag, " from ", who);
+  return concat("waiting for ", who, " to receive the message with tag ", send_.key.tag);
+}
+
+Status PointToPoint::describe(const Status &why) const {
+  return why.with([&](Failure &f) {
+    if (!f.op.empty()) return;
+    f.op = opcode_name(opcode);
+    f.rank = channel_.rank;
+    f.bytes = bytes;
+    f.waited_ns = now() - started;
+    if (f.peer < 0) f.peer = sending() ? send_.peer : std::max(receive_.peer, receive_.source);
+    if (f.peer >= 0) {
+      f.peer_host = channel_.peers[static_cast<size_t>(f.peer)].host;
+      f.path = messenger_.path(channel_, f.peer);
+    }
+  });
+}
+
+}  // namespace dicomm

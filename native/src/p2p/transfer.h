@@ -1,0 +1,104 @@
+// Transfers: one message out or in, as the layers above start it. Plain state machines driven by Messenger.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "p2p/wire.h"
+
+namespace dicomm {
+
+struct Link;
+struct SendTask;
+struct RecvTask;
+
+// Hears of a transfer's end, from inside Reactor::dispatch; never for a transfer that was canceled.
+class TransferOwner {
+ public:
+  virtual void on_sent(SendTask &task, const Status &status) = 0;
+  virtual void on_received(RecvTask &task, const Status &status) = 0;
+
+ protected:
+  ~TransferOwner() = default;
+};
+
+// A message handed to the transport: a task's header or chunk, or a control message that owns itself.
+struct Packet : Outgoing {
+  SendTask *task = nullptr;  // null: control, freed when sent
+  bool chunk = false;
+  std::vector<std::byte> text;  // payload of a control message
+};
+
+// The chunks of a rendezvous message that are under way.
+struct Stream {
+  static constexpr int kWindow = 4;
+  Packet chunks[kWindow];
+  bool busy[kWindow] = {};
+  uint64_t offset = 0;  // next byte to hand over
+  uint64_t sent = 0;
+};
+
+// Filled in by the owner up to `state`, then left alone until the end. The bytes stay in place meanwhile.
+struct SendTask {
+  TransferOwner *owner = nullptr;
+  uint32_t index = 0;  // the owner's own
+  int peer = -1;
+  MatchKey key;
+  Fingerprint fingerprint;
+  const std::byte *data = nullptr;
+  uint64_t bytes = 0;
+
+  enum class State : uint8_t { idle, queued, offered, streaming, done } state = State::idle;
+  Link *link = nullptr;
+  uint64_t id = 0;       // names the task in rts, cts
+  uint64_t peer_id = 0;  // the receiver's, once it has answered
+  Packet packet;
+  bool packet_queued = false;
+  std::unique_ptr<Stream> stream;
+};
+
+struct Arrival;
+struct Unexpected;
+
+struct RecvTask {
+  TransferOwner *owner = nullptr;
+  uint32_t index = 0;
+  int peer = DICOMM_ANY_SOURCE;
+  MatchKey key;
+  Fingerprint fingerprint;
+  std::byte *data = nullptr;
+  uint64_t capacity = 0;
+
+  enum class State : uint8_t { idle, posted, arriving, done } state = State::idle;
+  uint64_t order = 0;  // of posting, within the channel
+  int source = -1;     // once matched
+  uint64_t bytes = 0;  // of the message
+  uint64_t received = 0;
+  Status failure;  // found at the match; reported when the payload has passed
+  Link *link = nullptr;
+  uint64_t id = 0;  // rendezvous: names the task in data
+  uint64_t sender_id = 0;
+  std::vector<Arrival *> arrivals;  // payloads being read into `data`
+  Unexpected *claimed = nullptr;    // a message still arriving in a buffer of its own
+};
+
+// A payload on its way in: into a receive, into an unexpected message, or nowhere.
+struct Arrival : Incoming {
+  Link *link = nullptr;
+  RecvTask *task = nullptr;
+  Unexpected *unexpected = nullptr;
+  std::vector<std::byte> text;  // control messages with a payload
+};
+
+// A message nobody has asked for yet.
+struct Unexpected {
+  Wire wire;
+  Link *link = nullptr;
+  uint64_t order = 0;  // of arrival, within the channel
+  std::unique_ptr<std::byte[]> payload;
+  bool complete = false;
+  RecvTask *claimant = nullptr;
+};
+
+}  // namespace dicomm

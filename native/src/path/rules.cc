@@ -1,0 +1,222 @@
+#include "path/rules.h"
+
+#include <algorithm>
+#include <cctype>
+#include <iomanip>
+#include <sstream>
+
+#include "base/names.h"
+#include "path/words.h"
+
+namespace dicomm {
+
+namespace {
+
+constexpr uint64_t kAnyBytes = std::numeric_limits<uint64_t>::max();
+constexpr int kAnySize = std::numeric_limits<int>::max();
+constexpr uint64_t K = uint64_t{1} << 10;
+constexpr uint64_t M = uint64_t{1} << 20;
+
+// Small messages cost rounds, large ones bytes. Dtypes that accumulate in a wider type keep to the algorithms
+// that move raw inputs: partial results would travel at two or four times the size. Only the first matching row
+// of an op counts; the last one covers everything.
+struct BuiltIn {
+  dicomm_opcode op;
+  uint64_t max_bytes;
+  int max_size;
+  bool widened_only;
+  const char *algorithm;
+};
+
+constexpr BuiltIn kBuiltIn[] = {
+    {DICOMM_BARRIER, kAnyBytes, kAnySize, false, "dissemination"},
+
+    {DICOMM_BROADCAST, 64 * K, kAnySize, false, "binomial"},
+    {DICOMM_BROADCAST, kAnyBytes, 2, false, "binomial"},
+    {DICOMM_BROADCAST, kAnyBytes, 32, false, "scatter_allgather"},
+    {DICOMM_BROADCAST, 4 * M, kAnySize, false, "binomial"},
+    {DICOMM_BROADCAST, kAnyBytes, kAnySize, false, "chain"},
+
+    {DICOMM_ALLREDUCE, 4 * K, 4, false, "gather_all"},
+    {DICOMM_ALLREDUCE, 16 * K, 8, true, "gather_all"},
+    {DICOMM_ALLREDUCE, kAnyBytes, 32, true, "direct"},
+    {DICOMM_ALLREDUCE, 32 * K, kAnySize, false, "doubling"},
+    {DICOMM_ALLREDUCE, kAnyBytes, 16, false, "direct"},
+    {DICOMM_ALLREDUCE, 1 * M, kAnySize, false, "doubling"},
+    {DICOMM_ALLREDUCE, kAnyBytes, kAnySize, false, "ring"},
+
+    {DICOMM_REDUCE, 64 * K, kAnySize, false, "binomial"},
+    {DICOMM_REDUCE, kAnyBytes, 32, false, "direct"},
+    {DICOMM_REDUCE, 4 * M, kAnySize, false, "binomial"},
+    {DICOMM_REDUCE, kAnyBytes, kAnySize, false, "direct"},
+
+    {DICOMM_ALLGATHER, kAnyBytes, 8, false, "direct"},
+    {DICOMM_ALLGATHER, 64 * K, kAnySize, false, "bruck"},
+    {DICOMM_ALLGATHER, kAnyBytes, 32, false, "direct"},
+    {DICOMM_ALLGATHER, kAnyBytes, kAnySize, false, "ring"},
+
+    {DICOMM_REDUCE_SCATTER, kAnyBytes, 32, false, "direct"},
+    {DICOMM_REDUCE_SCATTER, 1 * M, kAnySize, false, "direct"},
+    {DICOMM_REDUCE_SCATTER, kAnyBytes, kAnySize, false, "ring"},
+
+    {DICOMM_ALLTOALL, kAnyBytes, 16, false, "direct"},
+    {DICOMM_ALLTOALL, kAnyBytes, kAnySize, false, "pairwise"},
+
+    {DICOMM_GATHER, kAnyBytes, 8, false, "direct"},
+    {DICOMM_GATHER, 64 * K, kAnySize, false, "binomial"},
+    {DICOMM_GATHER, kAnyBytes, kAnySize, false, "direct"},
+
+    {DICOMM_SCATTER, kAnyBytes, 8, false, "direct"},
+    {DICOMM_SCATTER, 64 * K, kAnySize, false, "binomial"},
+    {DICOMM_SCATTER, kAnyBytes, kAnySize, false, "direct"},
+};
+
+std::string_view trim(std::string_view text) {
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front()))) text.remove_prefix(1);
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.remove_suffix(1);
+  return text;
+}
+
+std::string collective_names() {
+  std::string names;
+  for (int op = DICOMM_BARRIER; op <= DICOMM_SCATTER; ++op) {
+    names += (names.empty() ? "" : ", ") + std::string(opcode_name(op));
+  }
+  return names;
+}
+
+std::string algorithm_names(dicomm_opcode op) {
+  std::string names;
+  for (const Algorithm &algorithm : algorithms()) {
+    if (algorithm.op == op) names += (names.empty() ? "" : ", ") + std::string(algorithm.name);
+  }
+  return names;
+}
+
+Status parse_size(std::string_view word, std::string_view rule, uint64_t &out) {
+  uint64_t value = 0;
+  size_t i = 0;
+  bool fits = true;
+  for (; i < word.size() && std::isdigit(static_cast<unsigned char>(word[i])); ++i) {
+    const uint64_t digit = static_cast<uint64_t>(word[i] - '0');
+    fits = fits && value <= (kAnyBytes - digit) / 10;
+    if (fits) value = value * 10 + digit;
+  }
+  int shift = 0;
+  if (i > 0 && i + 1 == word.size()) {
+    const char unit = static_cast<char>(std::toupper(static_cast<unsigned char>(word[i])));
+    shift = unit == 'K' ? 10 : unit == 'M' ? 20 : unit == 'G' ? 30 : 0;
+    if (shift > 0) ++i;
+  }
+  fits = fits && value <= kAnyBytes >> shift;
+  if (i == 0 || i != word.size() || !fits) {
+    return Status::make(DICOMM_INVALID_ARGUMENT, "'", word, "' in the algorithm rule '", rule,
+                        "' is not a size; write a number of bytes such as 4096, 64K, 1M or 2G");
+  }
+  out = value << shift;
+  return {};
+}
+
+Status parse_rule(std::string_view text, Rule &rule) {
+  const size_t colon = text.find(':');
+  if (colon == std::string_view::npos) {
+    return Status::make(DICOMM_INVALID_ARGUMENT, "the algorithm rule '", text,
+                        "' has no ':'; write OP:ALGORITHM or OP@MIN-MAX:ALGORITHM, such as allreduce@64K-:ring");
+  }
+  std::string_view left = trim(text.substr(0, colon));
+  const std::string_view name = trim(text.substr(colon + 1));
+  const size_t at = left.find('@');
+  if (at != std::string_view::npos) {
+    const std::string_view range = trim(left.substr(at + 1));
+    left = trim(left.substr(0, at));
+    const size_t dash = range.find('-');
+    if (dash == std::string_view::npos) {
+      return Status::make(DICOMM_INVALID_ARGUMENT, "'", range, "' in the algorithm rule '", text,
+                          "' is not a range; write MIN-MAX, MIN- or -MAX, such as 64K-1M");
+    }
+    const std::string_view low = trim(range.substr(0, dash));
+    const std::string_view high = trim(range.substr(dash + 1));
+    if (!low.empty()) DICOMM_TRY(parse_size(low, text, rule.min_bytes));
+    if (!high.empty()) DICOMM_TRY(parse_size(high, text, rule.max_bytes));
+    if (rule.min_bytes > rule.max_bytes) {
+      return Status::make(DICOMM_INVALID_ARGUMENT, "the range '", range, "' in the algorithm rule '", text,
+                          "' is empty; its first size must not be larger than its second");
+    }
+  }
+  const int op = find_collective(left);
+  if (op < 0) {
+    return Status::make(DICOMM_INVALID_ARGUMENT, "'", left, "' in the algorithm rule '", text,
+                        "' is not a collective; choose one of ", collective_names());
+  }
+  rule.op = static_cast<dicomm_opcode>(op);
+  rule.algorithm = find_algorithm(rule.op, name);
+  rule.origin = "user";
+  if (rule.algorithm == nullptr) {
+    return Status::make(DICOMM_INVALID_ARGUMENT, "'", name, "' in the algorithm rule '", text,
+                        "' is not an algorithm for ", left, "; choose one of ", algorithm_names(rule.op));
+  }
+  return {};
+}
+
+bool covers(const Rule &rule, const Problem &problem) {
+  const uint64_t bytes = problem.bytes();
+  return rule.op == problem.op && rule.min_bytes <= bytes && bytes <= rule.max_bytes &&
+         rule.min_size <= problem.size && problem.size <= rule.max_size &&
+         (!rule.widened_only || problem.widened) && rule.algorithm->fits(problem);
+}
+
+}  // namespace
+
+Rules::Rules() {
+  for (const BuiltIn &row : kBuiltIn) {
+    Rule rule;
+    rule.op = row.op;
+    rule.max_bytes = row.max_bytes;
+    rule.max_size = row.max_size;
+    rule.widened_only = row.widened_only;
+    rule.algorithm = find_algorithm(row.op, row.algorithm);
+    rule.origin = "built in";
+    rules_.push_back(std::move(rule));
+  }
+}
+
+Status Rules::parse(std::string_view text, Rules &out) {
+  std::vector<Rule> rules;
+  for (std::string_view rest = text; !trim(rest).empty();) {
+    const size_t comma = rest.find(',');
+    const std::string_view word = trim(rest.substr(0, comma));
+    Rule rule;
+    if (!word.empty()) {
+      DICOMM_TRY(parse_rule(word, rule));
+      rules.push_back(std::move(rule));
+    }
+    rest = comma == std::string_view::npos ? std::string_view{} : rest.substr(comma + 1);
+  }
+  Rules merged;
+  merged.rules_.insert(merged.rules_.begin(), rules.begin(), rules.end());
+  out = std::move(merged);
+  return {};
+}
+
+const Rule &Rules::choose(const Problem &problem) const {
+  const auto rule = std::find_if(rules_.begin(), rules_.end(),
+                                 [&](const Rule &candidate) { return covers(candidate, problem); });
+  return rule == rules_.end() ? rules_.back() : *rule;
+}
+
+std::string Rules::table() const {
+  std::ostringstream out;
+  out << "The first row that matches wins. bytes: the largest buffer that is equal on all ranks.\n"
+      << std::left << std::setw(16) << "op" << std::setw(16) << "bytes" << std::setw(10) << "ranks"
+      << std::setw(10) << "dtypes" << std::setw(19) << "algorithm" << std::setw(10) << "origin"
+      << "what it does\n";
+  for (const Rule &rule : rules_) {
+    out << std::setw(16) << opcode_name(rule.op) << std::setw(16) << byte_range(rule.min_bytes, rule.max_bytes)
+        << std::setw(10) << size_range(rule.min_size, rule.max_size) << std::setw(10)
+        << (rule.widened_only ? "8/16-bit" : "all") << std::setw(19) << rule.algorithm->name << std::setw(10)
+        << rule.origin << rule.algorithm->summary << '\n';
+  }
+  return out.str();
+}
+
+}  // namespace dicomm

@@ -1,0 +1,275 @@
+#include "progress/engine.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/syscall.h>
+
+#include <algorithm>
+#include <new>
+
+namespace dicomm {
+
+namespace {
+
+// Until the word is not 0, a signal or the deadline. True: a signal.
+bool futex_sleep(std::atomic<uint32_t> &word, Nanos until) {
+  timespec at{static_cast<time_t>(until / kSecond), static_cast<long>(until % kSecond)};
+  // FUTEX_WAIT_BITSET takes an absolute time on CLOCK_MONOTONIC.
+  const long rc = syscall(SYS_futex, &word, FUTEX_WAIT_BITSET_PRIVATE, 0, until == kNever ? nullptr : &at,
+                          nullptr, FUTEX_BITSET_MATCH_ANY);
+  return rc != 0 && errno == EINTR;
+}
+
+bool any_done(Request *const *requests, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (requests[i]->done()) return true;
+  }
+  return false;
+}
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+Status Engine::start() {
+  DICOMM_TRY(reactor_.open());
+  // Signals belong to the user's threads: a waiting caller must see them.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_setname_np(thread_.native_handle(), "dicomm-progress");
+  return {};
+}
+
+void Engine::stop() {
+  {
+    Lock lock(mutex_);
+    stop_ = true;
+    rest_.notify_all();
+    reactor_.kick();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void Engine::after_fork() {
+  reactor_.after_fork();
+  // The thread object names a thread of the parent; neither join nor its destructor may touch it.
+  new (&thread_) std::thread();
+}
+
+void Engine::track(Request &request) {
+  request.engine = this;
+  request.retain();
+  request.started = now();
+  request.next = active_;
+  if (active_ != nullptr) active_->prev = &request;
+  active_ = &request;
+  if (request.deadline < next_deadline_) {
+    next_deadline_ = request.deadline;
+    if (driver_ != nullptr && next_deadline_ < driver_until_) reactor_.kick();
+  }
+}
+
+void Engine::complete(Request &request, Status status) {
+  if (request.prev != nullptr) request.prev->next = request.next;
+  if (request.next != nullptr) request.next->prev = request.prev;
+  if (active_ == &request) active_ = request.next;
+  request.prev = request.next = nullptr;
+  const dicomm_status code = status.code();
+  request.status_ = std::move(status);
+  request.done_.store(true, std::memory_order_release);
+  for (Waiter *waiter : request.waiters) wake(*waiter);
+  if (request.notify != nullptr) request.notify(request.notify_arg, code);
+  request.release();
+}
+
+std::vector<Request *> Engine::active(const void *group) const {
+  std::vector<Request *> found;
+  for (Request *r = active_; r != nullptr; r = r->next) {
+    if (r->group == group) {
+      r->retain();
+      found.push_back(r);
+    }
+  }
+  return found;
+}
+
+Reactor::Timer Engine::at(Nanos when, std::function<void()> task) {
+  auto timer = reactor_.at(when, std::move(task));
+  if (driver_ != nullptr && when < driver_until_) reactor_.kick();
+  return timer;
+}
+
+void Engine::settle() {
+  if (!reactor_.has_posted()) return;
+  Reactor::Batch none;
+  reactor_.dispatch(none);
+}
+
+void Engine::wake(Waiter &waiter) {
+  waiter.signal.store(1, std::memory_order_release);
+  if (waiter.in_reactor) {
+    reactor_.kick();
+  } else {
+    syscall(SYS_futex, &waiter.signal, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+  }
+}
+
+Nanos Engine::next_event() const {
+  return reactor_.has_posted() ? 0 : std::min(next_deadline_, reactor_.next_timer());
+}
+
+void Engine::expire() {
+  if (next_deadline_ == kNever) return;
+  const Nanos time = now();
+  if (time < next_deadline_) return;
+  std::vector<Request *> due;
+  next_deadline_ = kNever;
+  for (Request *r = active_; r != nullptr; r = r->next) {
+    if (r->deadline <= time) {
+      r->retain();
+      due.push_back(r);
+    } else {
+      next_deadline_ = std::min(next_deadline_, r->deadline);
+    }
+  }
+  for (Request *r : due) {
+    if (!r->done()) r->give_up(Status::make(DICOMM_TIMED_OUT, "timed out ", r->waiting_for()));
+    r->release();
+  }
+}
+
+void Engine::poll() {
+  Reactor::Batch batch;
+  reactor_.fetch(batch, 0);
+  reactor_.dispatch(batch);
+  expire();
+}
+
+void Engine::become_driver(Waiter &me, Nanos until) {
+  driver_ = &me;
+  me.in_reactor = true;
+  driver_since_ = now();
+  driver_until_ = std::min(until, next_event());
+}
+
+bool Engine::sleep(Lock &lock, Waiter &me, Nanos until) {
+  Reactor::Batch batch;
+  become_driver(me, until);
+  const Nanos wake_at = driver_until_;
+  lock.unlock();
+  reactor_.fetch(batch, wake_at);
+  lock.lock();
+  driver_ = nullptr;
+  me.in_reactor = false;
+  reactor_.dispatch(batch);
+  expire();
+  return batch.interrupted;
+}
+
+void Engine::hand_over() {
+  if (driver_ == nullptr && !sleepers_.empty()) wake(*sleepers_.front());
+}
+
+void Engine::step(Lock &lock, Nanos until) {
+  Waiter me;
+  if (driver_ == nullptr) {
+    sleep(lock, me, until);
+    hand_over();
+    return;
+  }
+  if (driver_ == &background_) reactor_.kick();
+  poll();
+  lock.unlock();
+  std::this_thread::sleep_for(std::chrono::microseconds(100));
+  lock.lock();
+}
+
+WaitEnd Engine::wait(Request *const *requests, size_t count, Nanos until) {
+  if (any_done(requests, count)) return WaitEnd::done;
+  enter();
+  Lock lock(mutex_, std::defer_lock);
+  const Nanos spin_end = std::min(until, now() + spin_);
+  WaitEnd end = WaitEnd::done;
+  bool done = false;
+  do {
+    if (lock.try_lock()) {
+      poll();
+      lock.unlock();
+    } else {
+      relax();
+    }
+    done = any_done(requests, count);
+  } while (!done && now() < spin_end);
+
+  if (!done) {
+    lock.lock();
+    Waiter me;
+    for (size_t i = 0; i < count; ++i) requests[i]->waiters.push_back(&me);
+    while (!any_done(requests, count)) {
+      if (now() >= until) {
+        end = WaitEnd::timed_out;
+        break;
+      }
+      bool interrupted = false;
+      if (driver_ == nullptr) {
+        interrupted = sleep(lock, me, until);
+      } else {
+        if (driver_ == &background_) reactor_.kick();  // it leaves to the first sleeper
+        sleepers_.push_back(&me);
+        lock.unlock();
+        interrupted = futex_sleep(me.signal, until);
+        lock.lock();
+        std::erase(sleepers_, &me);
+      }
+      me.signal.store(0, std::memory_order_relaxed);
+      if (interrupted && !any_done(requests, count)) {
+        end = WaitEnd::interrupted;
+        break;
+      }
+    }
+    for (size_t i = 0; i < count; ++i) std::erase(requests[i]->waiters, &me);
+    hand_over();
+    lock.unlock();
+  }
+  leave();
+  return end;
+}
+
+void Engine::leave() {
+  // The background thread rests deeply only while a caller sleeps; the last caller to go calls it back.
+  if (callers_.fetch_sub(1) == 1 && deep_rest_.load()) rest_.notify_one();
+}
+
+void Engine::run() {
+  Lock lock(mutex_);
+  uint64_t seen = visits_.load();
+  while (!stop_) {
+    const uint64_t visits = visits_.load();
+    if (callers_.load() > 0 || visits != seen) {
+      seen = visits;
+      if (driver_ != nullptr && now() - driver_since_ > kLongSleep) {
+        deep_rest_.store(true);
+        rest_.wait(lock);
+        deep_rest_.store(false);
+      } else {
+        rest_.wait_for(lock, std::chrono::nanoseconds(kRest));
+      }
+      continue;
+    }
+    sleep(lock, background_, kNever);
+    hand_over();
+  }
+}
+
+}  // namespace dicomm

@@ -1,0 +1,107 @@
+// Engine: who makes progress, and how threads wait.
+//
+// One mutex per Context, the engine lock, guards everything from here down to the transports. A waiting
+// caller drives: it polls briefly (spin), then sleeps inside the reactor, so that a message is handled by the
+// thread that waits for it. One thread at a time sleeps in the reactor (the driver); other waiters sleep on a
+// futex word of their own until their request is done or the driver leaves and asks one of them to take over.
+//
+// The background thread drives only when no caller does. It keeps out of the way of callers: while they come
+// and go it looks up every kRest; while one has been asleep as driver for long it sleeps until that one
+// leaves. When nobody waits it sleeps in the reactor and costs nothing.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "progress/reactor.h"
+#include "progress/request.h"
+
+namespace dicomm {
+
+enum class WaitEnd { done, timed_out, interrupted };
+
+class Engine {
+ public:
+  using Lock = std::unique_lock<std::mutex>;
+
+  explicit Engine(Nanos spin) : spin_(spin) {}
+  Status start();
+  void stop();  // joins the thread; no caller may be inside wait
+
+  Lock lock() { return Lock(mutex_); }
+  Reactor &reactor() { return reactor_; }  // lock held
+
+  // ---- lock held ----
+  // Puts a started request under the engine's care: reference, deadline, list of active requests.
+  void track(Request &request);
+  // Completes it: waiters wake, the callback runs, the engine's reference goes. Exactly once per request.
+  void complete(Request &request, Status status);
+  // The active requests of a communicator, newest first, each retained for the caller.
+  std::vector<Request *> active(const void *group) const;
+  // Runs the task at `when`, also when everybody sleeps.
+  Reactor::Timer at(Nanos when, std::function<void()> task);
+  // Runs what the current call has posted.
+  void settle();
+  // Drives from this thread until `done()` or the deadline. The lock is released while it sleeps.
+  template <class Done>
+  bool drive(Lock &lock, Nanos until, Done done) {
+    enter();
+    bool reached = done();
+    while (!reached && now() < until) {
+      step(lock, until);
+      reached = done();
+    }
+    leave();
+    return reached;
+  }
+
+  // ---- lock not held ----
+  // Until one of the requests is done; until 0: one poll.
+  WaitEnd wait(Request *const *requests, size_t count, Nanos until);
+  Nanos spin() const { return spin_; }
+  void set_spin(Nanos spin) { spin_ = spin; }
+  // In a forked child, where the thread does not exist and the lock may be held for ever.
+  void after_fork();
+
+ private:
+  static constexpr Nanos kRest = 250 * kMicrosecond;
+  static constexpr Nanos kLongSleep = 2 * kMillisecond;
+
+  void enter() {
+    callers_.fetch_add(1);
+    visits_.fetch_add(1);
+  }
+  void leave();
+  void run();                                       // the background thread
+  void poll();                                      // fetch without blocking, dispatch, expire
+  bool sleep(Lock &lock, Waiter &me, Nanos until);  // true: interrupted by a signal
+  void step(Lock &lock, Nanos until);  // one poll or one sleep, whichever the driver token allows
+  void become_driver(Waiter &me, Nanos until);
+  void expire();
+  Nanos next_event() const;
+  void wake(Waiter &waiter);
+  void hand_over();
+
+  std::mutex mutex_;
+  Reactor reactor_;
+  std::atomic<Nanos> spin_;
+  Request *active_ = nullptr;
+  Nanos next_deadline_ = kNever;  // never later than the earliest deadline of an active request
+
+  Waiter *driver_ = nullptr;
+  Nanos driver_since_ = 0;
+  Nanos driver_until_ = 0;
+  std::vector<Waiter *> sleepers_;  // on their futex words
+
+  std::atomic<int> callers_{0};      // threads inside wait
+  std::atomic<uint64_t> visits_{0};  // calls of wait so far
+  std::condition_variable rest_;
+  std::atomic<bool> deep_rest_{false};
+  Waiter background_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace dicomm

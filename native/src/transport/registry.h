@@ -1,0 +1,34 @@
+// The transports of this build: registry.cc is the only file that names the classes.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/transport.h"
+
+namespace dicomm {
+
+struct TransportOptions {
+  // Who we are; key is what our own listener asks for. address is ignored.
+  PeerAddress self;
+  std::string interface;  // "" or the name of an interface or a numeric address to listen on
+  std::string route_to;   // "" or a host: listen on the address that reaches it
+  uint32_t sockets_per_peer = 1;
+  Nanos handshake_timeout = 5 * kSecond;  // for strangers at our listener
+  Nanos connect_timeout = 10 * kSecond;   // from endpoint() to an authenticated connection
+};
+
+using Transports = std::vector<std::unique_ptr<Transport>>;
+
+// Best first. INVALID_ARGUMENT names what is wrong with interface or route_to. The reactor and the sink must
+// outlive the transports.
+Status make_transports(Reactor &reactor, Sink &sink, const TransportOptions &options, Transports &out);
+// PeerAddress::address of this process: a line per transport.
+std::string addresses(const Transports &transports);
+// The first that reaches the peer; null when none does.
+Transport *choose_transport(const Transports &transports, const PeerAddress &peer);
+// Names of what make_transports makes, for dicomm_build_info.
+std::vector<std::string> transport_names();
+
+}  // namespace dicomm

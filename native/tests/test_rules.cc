@@ -1,0 +1,139 @@
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "path/explain.h"
+#include "path/rules.h"
+
+using namespace dicomm;
+
+namespace {
+
+Problem problem(dicomm_opcode op, uint64_t bytes, int size, bool widened = false) {
+  Problem p;
+  p.op = op;
+  p.size = size;
+  p.element = 1;
+  p.widened = widened;
+  p.count = bytes;
+  p.counts.assign(static_cast<size_t>(size), 0);
+  p.counts[0] = bytes;
+  p.recv_counts = p.counts;
+  return p;
+}
+
+std::string chosen(const Rules &rules, const Problem &p) { return rules.choose(p).algorithm->name; }
+
+std::string parse_error(const char *text) {
+  Rules rules;
+  const Status status = Rules::parse(text, rules);
+  REQUIRE(status.code() == DICOMM_INVALID_ARGUMENT);
+  return status.failure()->text;
+}
+
+bool contains(const std::string &text, const std::string &word) { return text.find(word) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("the built-in rules cover every collective, size and number of ranks") {
+  const Rules rules;
+  for (int op = DICOMM_BARRIER; op <= DICOMM_SCATTER; ++op) {
+    for (int size : {1, 2, 3, 8, 33, 1000}) {
+      for (uint64_t bytes : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 20, uint64_t{1} << 40}) {
+        for (bool widened : {false, true}) {
+          const Rule &rule = rules.choose(problem(static_cast<dicomm_opcode>(op), bytes, size, widened));
+          CHECK(rule.op == op);
+          REQUIRE(rule.algorithm != nullptr);
+          CHECK(rule.min_bytes <= bytes);
+          CHECK(rule.origin == "built in");
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("small messages take few rounds, large ones few bytes") {
+  const Rules rules;
+  CHECK(chosen(rules, problem(DICOMM_ALLREDUCE, 8, 4)) == "gather_all");
+  CHECK(chosen(rules, problem(DICOMM_ALLREDUCE, 8, 64)) == "doubling");
+  CHECK(chosen(rules, problem(DICOMM_ALLREDUCE, 64 << 20, 64)) == "ring");
+  CHECK(chosen(rules, problem(DICOMM_ALLREDUCE, 64 << 20, 24)) == "ring");
+  CHECK(chosen(rules, problem(DICOMM_ALLREDUCE, 64 << 20, 24, true)) == "direct");
+}
+
+TEST_CASE("user rules come first and only within their range") {
+  Rules rules;
+  REQUIRE(Rules::parse(" allreduce@64K-1M : ring , barrier:tree,broadcast@1G-:chain,gather@-2:binomial", rules).ok());
+  CHECK(chosen(rules, problem(DICOMM_ALLREDUCE, (64 << 10) - 1, 2)) != "ring");
+  CHECK(chosen(rules, problem(DICOMM_ALLREDUCE, 64 << 10, 2)) == "ring");
+  CHECK(chosen(rules, problem(DICOMM_ALLREDUCE, 1 << 20, 2)) == "ring");
+  CHECK(chosen(rules, problem(DICOMM_ALLREDUCE, (1 << 20) + 1, 2)) != "ring");
+  CHECK(chosen(rules, problem(DICOMM_BARRIER, 0, 5)) == "tree");
+  CHECK(chosen(rules, problem(DICOMM_BROADCAST, uint64_t{1} << 30, 3)) == "chain");
+  CHECK(chosen(rules, problem(DICOMM_GATHER, 2, 3)) == "binomial");
+  CHECK(chosen(rules, problem(DICOMM_GATHER, 3, 3)) == "direct");
+  CHECK(rules.choose(problem(DICOMM_BARRIER, 0, 5)).origin == "user");
+  REQUIRE(Rules::parse("", rules).ok());
+  CHECK(chosen(rules, problem(DICOMM_BARRIER, 0, 5)) == "dissemination");
+}
+
+TEST_CASE("a wrong rule names the wrong word and the right ones, and changes nothing") {
+  CHECK(contains(parse_error("allredcue:ring"), "'allredcue'"));
+  CHECK(contains(parse_error("allredcue:ring"), "allreduce"));
+  CHECK(contains(parse_error("send:ring"), "not a collective"));
+  CHECK(contains(parse_error("allreduce:rign"), "'rign'"));
+  CHECK(contains(parse_error("allreduce:rign"), "doubling, gather_all, direct, ring"));
+  CHECK(contains(parse_error("allreduce"), "no ':'"));
+  CHECK(contains(parse_error("allreduce@64:ring"), "range"));
+  CHECK(contains(parse_error("allreduce@1X-:ring"), "'1X'"));
+  CHECK(contains(parse_error("allreduce@99999999999999999999-:ring"), "not a size"));
+  CHECK(contains(parse_error("allreduce@17179869184G-:ring"), "not a size"));
+  CHECK(contains(parse_error("allreduce@2K-1K:ring"), "empty"));
+  Rules rules;
+  REQUIRE(Rules::parse("barrier:tree", rules).ok());
+  CHECK(Rules::parse("barrier:oak", rules).code() == DICOMM_INVALID_ARGUMENT);
+  CHECK(chosen(rules, problem(DICOMM_BARRIER, 0, 5)) == "tree");
+}
+
+TEST_CASE("the table shows user rules first") {
+  Rules rules;
+  REQUIRE(Rules::parse("allreduce@64K-:ring", rules).ok());
+  const std::string table = rules.table();
+  CHECK(contains(table, ">= 64K"));
+  CHECK(table.find("user") < table.find("built in"));
+  for (int op = DICOMM_BARRIER; op <= DICOMM_SCATTER; ++op) {
+    CHECK(contains(table, rules.choose(problem(static_cast<dicomm_opcode>(op), 0, 2)).algorithm->name));
+  }
+}
+
+TEST_CASE("explain tells the rule, the rounds, the bytes and the steps") {
+  Question question;
+  question.op = DICOMM_ALLREDUCE;
+  question.count = 1 << 20;
+  question.element = 4;
+  question.rank = 1;
+  question.size = 4;
+  Rules rules;
+  REQUIRE(Rules::parse("allreduce:ring", rules).ok());
+  const std::string ring = explain(rules, question, flat_topology(4));
+  CHECK(contains(ring, "4 ranks: ring"));
+  CHECK(contains(ring, "rule: user"));
+  CHECK(contains(ring, "rounds: 6 "));  // 2 * (size - 1)
+  CHECK(contains(ring, "sends 12 messages, 6291456 bytes; receives 6291456 bytes"));  // 2 * 3 / 4 of 4 MiB
+  CHECK(contains(ring, "0: send input["));
+
+  question.op = DICOMM_BARRIER;
+  question.count = 0;
+  question.size = 5;
+  CHECK(contains(explain(Rules{}, question, flat_topology(5)), "rounds: 3 "));
+  question.op = DICOMM_SEND;
+  CHECK(contains(explain(Rules{}, question, flat_topology(5)), "send moves one message"));
+  question.op = -1;
+  CHECK(explain(rules, question, flat_topology(5)) == rules.table());
+  // Every collective, whatever the algorithm.
+  for (int op = DICOMM_BARRIER; op <= DICOMM_SCATTER; ++op) {
+    question.op = op;
+    question.count = 1003;
+    CHECK(contains(explain(Rules{}, question, flat_topology(5)), "rounds: "));
+  }
+}

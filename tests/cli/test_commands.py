@@ -1,0 +1,176 @@
+"""The `dicomm` command, run as a user would."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def dicomm(*arguments: str, limit: float = 50) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "dicomm", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
+
+
+def ok(*arguments: str, limit: float = 50) -> str:
+    done = dicomm(*arguments, limit=limit)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_console_script_is_the_module() -> None:
+    from importlib.metadata import entry_points
+
+    (script,) = [entry for entry in entry_points(group="console_scripts") if entry.name == "dicomm"]
+    import dicomm.cli
+
+    assert script.load() is dicomm.cli.main
+    assert ok("--help").count("\n  ") >= 4
+
+
+@pytest.mark.parametrize("command", ["bench", "demo", "explain", "info"])
+def test_every_command_explains_itself(command: str) -> None:
+    assert "Usage: " in ok(command, "--help")
+
+
+def test_bench_measures_and_checks_every_operation() -> None:
+    document = json.loads(
+        ok("bench", "all", "-b", "4", "-e", "64K", "-f", "128", "-n", "5", "--ranks", "2", "--json")
+    )
+    rows = document["results"]
+    from dicomm.cli.bench_cases import OPERATIONS
+
+    assert {row["operation"] for row in rows} == set(OPERATIONS)
+    for row in rows:
+        assert row["errors"] == 0, row
+        assert row["time_us"] > 0
+        assert row["ranks"] == 2
+        if row["operation"] != "barrier":
+            assert row["algbw"] == pytest.approx(row["size"] / row["time_us"] / 1e3)
+    assert document["machine"]["cores"] >= 1
+
+
+def test_bench_on_three_ranks_as_csv() -> None:
+    text = ok("bench", "allreduce", "-b", "8", "-e", "8", "--ranks", "3", "--csv", "-d", "int64", "-o", "max")
+    (row,) = csv.DictReader(io.StringIO(text))
+    assert row["operation"] == "allreduce"
+    assert row["dtype"] == "int64"
+    assert row["reduce"] == "max"
+    assert row["errors"] == "0"
+    assert float(row["busbw"]) == pytest.approx(float(row["algbw"]) * 4 / 3)
+
+
+def test_bench_table_has_a_line_per_size_and_no_bar_off_a_terminal() -> None:
+    done = dicomm(
+        "bench", "allgather", "-b", "1K", "-e", "16K", "-f", "4", "-n", "4", "-c", "0", "--ranks", "2"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert [line[0] for line in lines if line and line[0].endswith("K")] == ["1K", "4K", "16K"]
+    assert all(line[-1] == "-" for line in lines if line and line[0].endswith("K"))
+
+
+def test_bench_beside_gloo() -> None:
+    pytest.importorskip("torch")
+    text = ok(
+        "bench",
+        "allreduce",
+        "latency",
+        "-b",
+        "8",
+        "-e",
+        "8",
+        "-n",
+        "5",
+        "--peer",
+        "gloo",
+        "--json",
+        "--ranks",
+        "2",
+    )
+    rows = json.loads(text)["results"]
+    found = {(row["operation"], row["subject"], row["level"]): row for row in rows}
+    for operation in ("allreduce", "latency"):
+        own, gloo = found[operation, "dicomm", "torch"], found[operation, "gloo", "torch"]
+        assert own["errors"] == gloo["errors"] == 0
+        assert gloo["ratio"] == pytest.approx(gloo["time_us"] / own["time_us"])
+        assert (operation, "dicomm", "python") in found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["bench", "allreduec"], "there is no operation 'allreduec'"),
+        (["bench", "-b", "12Q"], "'12Q' is not a size"),
+        (["bench", "-b", "4K", "-e", "8"], "-b 4K is above -e 8"),
+        (["bench", "--peer", "nccl"], "there is no peer 'nccl'"),
+        (["bench", "--peer", "mpi"], "mpirun -n 2 dicomm bench --peer mpi"),
+        (["explain", "allreduce"], "say how many bytes"),
+        (["explain", "allredcue", "4M"], "there is no operation 'allredcue'"),
+        (["explain", "allreduce", "4M", "--rank", "4"], "--rank 4 is not one of 4 ranks"),
+    ],
+)
+def test_mistakes_are_one_line(arguments: list[str], message: str) -> None:
+    done = dicomm(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_bench_needs_two_ranks_for_point_to_point() -> None:
+    done = dicomm("bench", "latency", "--ranks", "1")
+    assert done.returncode != 0
+    assert "at least 2 ranks" in done.stderr
+
+
+def test_info_as_json() -> None:
+    facts = json.loads(ok("info", "--json"))
+    assert set(facts) == {"versions", "build", "interfaces", "torch_plugin", "vendor_libraries"}
+    assert {"loopback", "tcp"} <= set(facts["build"]["transports"])
+    assert "127.0.0.1" in facts["interfaces"]["lo"]["addresses"]
+    for library in facts["vendor_libraries"].values():
+        assert library["missing"] is None or (
+            library["library"].split(".")[0] in library["missing"] and library["get"]
+        )
+
+
+def test_info_for_people() -> None:
+    text = ok("info")
+    for section in ("versions", "build", "interfaces", "torch plugin", "vendor libraries"):
+        assert f"{section}\n" in text
+
+
+def test_explain_names_an_algorithm_and_its_steps() -> None:
+    text = ok("explain", "allreduce", "4M", "--ranks", "4", "--algorithms", "allreduce:ring")
+    assert "ring" in text
+    assert "send" in text
+    assert "recv" in text
+
+
+def test_explain_prints_the_table() -> None:
+    text = ok("explain")
+    for operation in ("barrier", "broadcast", "allreduce", "reduce_scatter", "alltoall", "gather", "scatter"):
+        assert operation in text
+
+
+def test_explain_says_which_rule_is_wrong() -> None:
+    done = dicomm("explain", "allreduce", "4M", "--algorithms", "allreduce:rnig")
+    assert done.returncode != 0
+    assert "rnig" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.timeout(150)
+def test_demo_trains_and_measures() -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("sklearn")
+    text = ok("demo", "--epochs", "3", limit=140)
+    losses = [float(line.split("loss ")[1].split(",")[0]) for line in text.splitlines() if "loss " in line]
+    assert len(losses) == 3
+    assert losses[2] < losses[0] / 2
+    assert "latency, 2 ranks" in text

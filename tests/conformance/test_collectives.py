@@ -1,0 +1,195 @@
+"""The matrix: operation x dtype x reduce op x count x ranks x algorithm, against numpy.
+
+Ranks are threads. One job per (ranks, algorithms) serves all its cells. The default run takes every dtype and
+op at some sizes; `-m slow` takes the whole matrix.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import dicomm
+import numpy as np
+import pytest
+from support import reference
+from support.leaks import no_leaks
+from support.ranks import Ranks
+from support.reference import Array, dtype_of, values
+
+COUNTS = (0, 1, 7, 1000, 70001)
+SIZES = (1, 2, 3, 4, 7)
+REDUCING = {"allreduce", "reduce", "reduce_scatter"}
+OPERATIONS = (
+    "broadcast",
+    "allreduce",
+    "reduce",
+    "allgather",
+    "reduce_scatter",
+    "alltoall",
+    "gather",
+    "scatter",
+)
+Cell = tuple[str, str, int]  # dtype, reduce op, count
+
+
+def algorithms() -> dict[str, list[str]]:
+    """By operation, as the library names them: it lists "allreduce:ring"."""
+    found: dict[str, list[str]] = {}
+    for entry in dicomm.build_info()["algorithms"]:
+        operation, name = entry.split(":")
+        found.setdefault(operation, []).append(name)
+    return found
+
+
+CHOICES = [(op, name) for op in OPERATIONS for name in algorithms()[op]]
+IDS = [f"{op}-{name}" for op, name in CHOICES]
+
+
+@pytest.fixture(scope="module", params=SIZES, ids=lambda size: f"{size}ranks")
+def jobs(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Ranks]]:
+    """jobs(rules): the job of this size that follows the algorithm rules."""
+    made: dict[str, Ranks] = {}
+
+    def job(rules: str) -> Ranks:
+        if rules not in made:
+            made[rules] = Ranks(request.param, algorithms=rules, timeout=30.0).__enter__()
+        return made[rules]
+
+    with no_leaks():
+        yield job
+        for ranks in made.values():
+            ranks.close()
+
+
+def check_cell(comm: dicomm.Communicator, operation: str, dtype: str, op: str, count: int) -> str:
+    """Runs one cell on one rank; returns what is wrong, "" when nothing is."""
+    size, rank = comm.size, comm.rank
+    root = count % size
+    blank = np.zeros(0, dtype_of(dtype))
+    parts = size if operation in ("reduce_scatter", "alltoall", "scatter") else 1
+    inputs = [values(dtype, count * parts, r, op) for r in range(size)]
+    mine = inputs[rank].copy()
+    more: dict[str, Any] = {}
+    if operation in REDUCING:
+        more = {"op": op, "factor": reference.FACTOR if op == "premul_sum" else None}
+    got: Array
+    want: Array
+    if operation == "broadcast":
+        got, want = (mine if rank == root else np.zeros_like(mine)), inputs[root]
+        comm.broadcast(got, root)
+    elif operation == "allreduce":
+        got, want = np.zeros_like(mine), reference.reduce(inputs, dtype, op)
+        comm.allreduce(mine, got, **more)
+    elif operation == "reduce":
+        got = np.zeros_like(mine)
+        comm.reduce(mine, got, root=root, **more)
+        want = reference.reduce(inputs, dtype, op) if rank == root else np.zeros_like(mine)
+    elif operation == "allgather":
+        got, want = np.zeros(count * size, mine.dtype), np.concatenate(inputs)
+        comm.allgather(mine, got)
+    elif operation == "reduce_scatter":
+        got = np.zeros(count, mine.dtype)
+        comm.reduce_scatter(mine, got, **more)
+        want = reference.reduce([x[rank * count :][:count] for x in inputs], dtype, op)
+    elif operation == "alltoall":
+        got = np.zeros_like(mine)
+        comm.alltoall(mine, got)
+        want = np.concatenate([x[rank * count :][:count] for x in inputs])
+    elif operation == "gather":
+        got = np.zeros(count * size, mine.dtype) if rank == root else blank
+        comm.gather(mine, got if rank == root else None, root)
+        want = np.concatenate(inputs) if rank == root else blank
+    else:
+        got = np.zeros(count, mine.dtype)
+        comm.scatter(mine if rank == root else None, got, root)
+        want = inputs[root][rank * count :][:count]
+    cell = f"{operation} {dtype} {op} x{count} on rank {rank}"
+    if not reference.same_bits(got, want):
+        wrong = np.flatnonzero(got.view(np.uint8) != want.view(np.uint8))
+        return f"{cell}: {got[:8]} instead of {want[:8]}, {wrong.size} bytes differ"
+    if operation != "broadcast" and not reference.same_bits(mine, inputs[rank]):
+        return f"{cell}: the input was changed"
+    return ""
+
+
+def run_cells(ranks: Ranks, operation: str, cells: list[Cell]) -> None:
+    def all_cells(comm: dicomm.Communicator) -> list[str]:
+        found = [check_cell(comm, operation, *cell) for cell in cells]
+        return [text for text in found if text]
+
+    wrong = list(itertools.chain.from_iterable(ranks.run(all_cells)))
+    assert not wrong, "\n".join(wrong[:10])
+
+
+def ops_for(operation: str, dtype: str) -> list[str]:
+    if operation not in REDUCING:
+        return ["sum"]  # only decides the values that are moved
+    return [op for op in reference.OPS if reference.supported(dtype, op)]
+
+
+@pytest.mark.parametrize(("operation", "algorithm"), CHOICES, ids=IDS)
+def test_some_of_everything(jobs: Callable[[str], Ranks], operation: str, algorithm: str) -> None:
+    """Every dtype and op, each at two of the counts."""
+    counts = itertools.cycle(COUNTS[:-1])
+    cells = [
+        (dtype, op, next(counts))
+        for dtype in reference.DTYPES
+        for op in ops_for(operation, dtype)
+        for _ in range(2)
+    ]
+    cells += [("float32", "sum", count) for count in COUNTS] + [("bfloat16", "avg", 70001)]
+    run_cells(jobs(",".join(f"{op}:{name}" for op, name in first_of_each(operation, algorithm))), operation, cells)
+
+
+def first_of_each(operation: str, algorithm: str) -> list[tuple[str, str]]:
+    """Rules for one job in which `operation` uses `algorithm`; jobs are shared between operations."""
+    index = algorithms()[operation].index(algorithm)
+    return [(op, names[index]) for op, names in algorithms().items() if index < len(names)]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_built_in_choice(jobs: Callable[[str], Ranks], operation: str) -> None:
+    cells = [(dtype, ops_for(operation, dtype)[0], count) for dtype in ("float32", "float16") for count in COUNTS]
+    run_cells(jobs(""), operation, cells)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(("operation", "algorithm"), CHOICES, ids=IDS)
+def test_everything(jobs: Callable[[str], Ranks], operation: str, algorithm: str) -> None:
+    cells = [(d, op, n) for d in reference.DTYPES for op in ops_for(operation, d) for n in COUNTS]
+    run_cells(jobs(",".join(f"{op}:{name}" for op, name in first_of_each(operation, algorithm))), operation, cells)
+
+
+@pytest.mark.parametrize("algorithm", algorithms()["barrier"])
+def test_barrier(jobs: Callable[[str], Ranks], algorithm: str) -> None:
+    """Nobody leaves before everybody has entered."""
+    ranks = jobs(f"barrier:{algorithm}")
+    entered = [0]
+
+    def enter(comm: dicomm.Communicator) -> None:
+        for round_ in range(1, 21):
+            if comm.rank == round_ % comm.size:
+                entered[0] = round_
+            comm.barrier()
+            assert entered[0] == round_
+            comm.barrier()
+
+    ranks.run(enter)
+
+
+def test_unsupported_arithmetic_is_refused_before_anything_is_sent(jobs: Callable[[str], Ranks]) -> None:
+    def refused(comm: dicomm.Communicator) -> None:
+        for dtype in reference.DTYPES:
+            for op in reference.OPS:
+                if not reference.supported(dtype, op):
+                    factor = reference.FACTOR if op == "premul_sum" else None
+                    with pytest.raises((dicomm.NotSupported, dicomm.InvalidArgument)):
+                        comm.allreduce(np.zeros(3, dtype_of(dtype)), op=op, factor=factor)
+        total = np.ones(1, np.float32)
+        comm.allreduce(total)  # the communicator is unharmed
+        assert total[0] == comm.size
+
+    jobs("").run(refused)
