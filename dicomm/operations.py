@@ -285,7 +285,7 @@ class Operations(Starter):
     ) -> Request:
         """igather where ranks send different counts. counts (used on root) cuts a single recv buffer."""
         recv, counts = (recv, counts) if self.rank == root else (None, None)
-        return self._begin(_GATHER, send, recv, root, recv_counts=counts, timeout=timeout)
+        return self._begin(_GATHER, send, recv, root, recv_counts=counts, uneven=True, timeout=timeout)
 
     def gatherv(
         self,
@@ -297,7 +297,7 @@ class Operations(Starter):
     ) -> None:
         """Blocking igatherv."""
         recv, counts = (recv, counts) if self.rank == root else (None, None)
-        self._run(_GATHER, send, recv, root, recv_counts=counts, timeout=timeout)
+        self._run(_GATHER, send, recv, root, recv_counts=counts, uneven=True, timeout=timeout)
 
     def iscatter(
         self,
@@ -329,7 +329,7 @@ class Operations(Starter):
     ) -> Request:
         """iscatter with parts of different counts. counts (used on root) cuts a single send buffer."""
         send, counts = (send, counts) if self.rank == root else (None, None)
-        return self._begin(_SCATTER, send, recv, root, send_counts=counts, timeout=timeout)
+        return self._begin(_SCATTER, send, recv, root, send_counts=counts, uneven=True, timeout=timeout)
 
     def scatterv(
         self,
@@ -341,4 +341,4 @@ class Operations(Starter):
     ) -> None:
         """Blocking iscatterv."""
         send, counts = (send, counts) if self.rank == root else (None, None)
-        self._run(_SCATTER, send, recv, root, send_counts=counts, timeout=timeout)
+        self._run(_SCATTER, send, recv, root, send_counts=counts, uneven=True, timeout=timeout)

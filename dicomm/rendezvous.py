@@ -193,7 +193,9 @@ def _address_towards(host: str | None) -> str:
 
 def _route(meeting: Meeting) -> str:
     """The host whose direction decides on which interface to listen."""
-    return (urlsplit(meeting.url).hostname or "") if "tcp" in meeting.url.partition("://")[0] else ""
+    if meeting.size == 1:
+        return "127.0.0.1"
+    return (urlsplit(meeting.url).hostname or "") if meeting.url.startswith("tcp") else ""
 
 
 def _check_address(url: str) -> None:

@@ -96,6 +96,7 @@ class Starter:
         timeout: float | None = None,
         send_counts: Sequence[int] | None = None,
         recv_counts: Sequence[int] | None = None,
+        uneven: bool = False,
     ) -> tuple[Any, Any]:
         """Returns (native request, what must stay alive until it completes)."""
         comm = self._handle
@@ -140,7 +141,7 @@ class Starter:
                 if send is not None and code != dtype:
                     raise BadBuffer(f"has {dtype_name(code)} elements, send has {dtype_name(dtype)}")
                 dtype = code
-            struct.opcode, struct.dtype = opcode, dtype
+            struct.opcode, struct.dtype, struct.uneven = opcode, dtype, uneven
             argument = "tag"
             if not 0 <= tag < 2 * TAG_LIMIT:
                 raise BadBuffer(f"is {tag}, not in 0 ... 2**62 - 1")

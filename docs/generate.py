@@ -19,9 +19,9 @@ def error_page() -> str:
     lines = [
         "# Errors",
         "",
-        "One list in `dicomm.h` gives the C enum, the texts, the Python classes and this page (`docs/generate.py`).",
-        "Every Python class derives from `dicomm.DicommError`, whose attributes name the operation, the ranks, the",
-        "path, the bytes, the time waited and the foreign code.",
+        "One list in `dicomm.h` gives the C enum, the texts, the Python classes and this page (made",
+        "by `docs/generate.py`). Every class derives from `dicomm.DicommError`, whose attributes name the",
+        "operation, the ranks, the path, the bytes, the time waited and the foreign code.",
     ]
     for group, title in GROUPS.items():
         lines += [

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+
 from support.leaks import no_leaks
 
 _FOREIGN = ("DICOMM_", "OMPI_", "PMIX_", "SLURM_", "TORCHELASTIC_")

@@ -20,20 +20,8 @@ void Call::input(const at::Tensor &tensor) {
 
 void Call::output(const at::Tensor &tensor) {
   check_output(tensor);
-  if (!is_lazy(tensor)) {
-    tensors.push_back(tensor);
-    recv.add(tensor);
-    return;
-  }
-  // Memory holds the conjugate or negative of what the tensor means: go through a plain copy.
-  at::NoGradGuard no_grad;
-  auto plain = in_place ? resolved(tensor) : at::empty(tensor.sizes(), tensor.options());
-  tensors.push_back(plain);
-  recv.add(plain);
-  epilogue = [tensor, plain, before = std::move(epilogue)] {
-    if (before) before();
-    tensor.copy_(plain);
-  };
+  tensors.push_back(tensor);
+  recv.add(tensor);
 }
 
 Backend::Backend(std::shared_ptr<Process> process, c10::intrusive_ptr<c10d::Store> store, int rank, int size,

@@ -28,6 +28,13 @@ Call message(int32_t opcode, int peer, uint64_t tag, int64_t timeout_ns) {
   return call;
 }
 
+Call empty_message(int32_t opcode, int peer, uint64_t tag, int64_t timeout_ns) {
+  Call call = message(opcode, peer, tag, timeout_ns);
+  const auto nothing = at::empty({0}, at::kByte);
+  opcode == DICOMM_SEND ? call.input(nothing) : call.output(nothing);
+  return call;
+}
+
 // Null, or why the operation failed.
 std::exception_ptr outcome(Operation &operation) {
   operation.wait(DICOMM_TIMEOUT_NEVER);
@@ -69,8 +76,8 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions &options, bool wait_al
   const int64_t timeout_ns = timeout_of(timeout);
   if (getRank() == 0) return gather_barrier_messages(timeout_ns, tag, wait_all_ranks);
 
-  auto report = start(message(DICOMM_SEND, 0, tag, timeout_ns));
-  auto answer = start(message(DICOMM_RECV, 0, tag, timeout_ns));
+  auto report = start(empty_message(DICOMM_SEND, 0, tag, timeout_ns));
+  auto answer = start(empty_message(DICOMM_RECV, 0, tag, timeout_ns));
   auto error = outcome(*report);
   if (!error) error = outcome(*answer);
   if (!error) return;
@@ -91,7 +98,7 @@ void Backend::gather_barrier_messages(int64_t timeout_ns, uint64_t tag, bool wai
   const auto start_time = std::chrono::steady_clock::now();
   Operations reports;
   for (int rank = 1; rank < getSize(); ++rank) {
-    reports.push_back(start(message(DICOMM_RECV, rank, tag, timeout_ns)));
+    reports.push_back(start(empty_message(DICOMM_RECV, rank, tag, timeout_ns)));
   }
   std::vector<int> missing;
   std::string cause;
@@ -120,7 +127,7 @@ void Backend::gather_barrier_messages(int64_t timeout_ns, uint64_t tag, bool wai
   }
   Operations answers;
   for (int rank = 1; rank < getSize(); ++rank) {
-    answers.push_back(start(message(DICOMM_SEND, rank, tag, timeout_ns)));
+    answers.push_back(start(empty_message(DICOMM_SEND, rank, tag, timeout_ns)));
   }
   for (const auto &answer : answers) {
     if (const auto error = outcome(*answer)) std::rethrow_exception(error);

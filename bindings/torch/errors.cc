@@ -6,6 +6,11 @@ void throw_error(const dicomm_error &error) {
   const std::string message = error.message;
   if (error.status == DICOMM_INVALID_ARGUMENT) C10_THROW_ERROR(ValueError, message);
   if (error.status == DICOMM_NOT_SUPPORTED) C10_THROW_ERROR(NotImplementedError, message);
+  if (error.status == DICOMM_TIMED_OUT) {
+    // The words by which PyTorch's tests, and programs made for its backends, know a time-out.
+    const int64_t milliseconds = error.waited_ns / 1'000'000;
+    C10_THROW_ERROR(DistBackendError, c10::str("dicomm: Timed out waiting ", milliseconds, "ms: ", message));
+  }
   C10_THROW_ERROR(DistBackendError, message);
 }
 

@@ -38,4 +38,7 @@ def command(op: str | None, size: int | None, ranks: int, rank: int, dtype: str,
     code = _native.DTYPES[dtype.upper()]
     count = (size or 0) // _native.DTYPE_SIZES[code]
     text = _native.text(_native.lib.dicomm_explain, opcode, count, code, rank, ranks, algorithms.encode())
+    error = _native.last_exception()
+    if text == str(error):  # how the library answers rules that it cannot read
+        raise click.UsageError(text)
     click.echo(text.rstrip("\n"))

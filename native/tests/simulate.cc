@@ -28,21 +28,27 @@ bool can_coincide(const Problem &p) {
   switch (p.op) {
     case DICOMM_ALLREDUCE:
     case DICOMM_ALLGATHER:
-    case DICOMM_REDUCE_SCATTER: return true;
+    case DICOMM_REDUCE_SCATTER:
+      return true;
     case DICOMM_REDUCE:
     case DICOMM_GATHER:
-    case DICOMM_SCATTER: return p.rank == p.root;
-    default: return false;
+    case DICOMM_SCATTER:
+      return p.rank == p.root;
+    default:
+      return false;
   }
 }
 
 int64_t shift_of(const Problem &p) {
   switch (p.op) {
     case DICOMM_ALLGATHER:
-    case DICOMM_GATHER: return static_cast<int64_t>(offset_of(p.counts, p.rank));
+    case DICOMM_GATHER:
+      return static_cast<int64_t>(offset_of(p.counts, p.rank));
     case DICOMM_REDUCE_SCATTER:
-    case DICOMM_SCATTER: return -static_cast<int64_t>(offset_of(p.counts, p.rank));
-    default: return 0;
+    case DICOMM_SCATTER:
+      return -static_cast<int64_t>(offset_of(p.counts, p.rank));
+    default:
+      return 0;
   }
 }
 
@@ -204,8 +210,8 @@ class Machine {
     complete(rank, index);
   }
 
-  // Sends start in any order; messages match by step order. An eager send completes at once, others when the recv
-  // has started: they read their memory only then.
+  // Sends start in any order; messages match by step order. An eager send completes at once, others when the
+  // recv has started: they read their memory only then.
   void start_send(size_t rank, uint32_t index, const Step &step) {
     Sent sent;
     sent.step = index;
@@ -306,10 +312,16 @@ class Machine {
     value.index = i;
     int source = p.root;
     switch (p.op) {
-      case DICOMM_REDUCE_SCATTER: value.index = i + offset_of(p.counts, p.rank); [[fallthrough]];
+      case DICOMM_REDUCE_SCATTER:
+        value.index = i + offset_of(p.counts, p.rank);
+        [[fallthrough]];
       case DICOMM_ALLREDUCE:
-      case DICOMM_REDUCE: value.ranks = (uint32_t{1} << p.size) - 1; return value;
-      case DICOMM_SCATTER: value.index = i + offset_of(p.counts, p.rank); break;
+      case DICOMM_REDUCE:
+        value.ranks = (uint32_t{1} << p.size) - 1;
+        return value;
+      case DICOMM_SCATTER:
+        value.index = i + offset_of(job_.problems[static_cast<size_t>(p.root)].counts, p.rank);
+        break;
       case DICOMM_ALLTOALL: {
         const auto [block, at] = locate(p.recv_counts, i);
         source = block;
@@ -323,7 +335,8 @@ class Machine {
         value.index = at;
         break;
       }
-      default: break;
+      default:
+        break;
     }
     value.ranks = uint32_t{1} << source;
     return value;
@@ -421,7 +434,8 @@ std::string check_pairs(const Job &job) {
     }
   }
   for (const auto &[pair, steps] : sends) {
-    if (received[pair] != steps.size()) return fail("send without a recv", static_cast<size_t>(pair.first), 0);
+    if (received[pair] != steps.size())
+      return fail("send without a recv", static_cast<size_t>(pair.first), 0);
   }
   return {};
 }
@@ -430,7 +444,8 @@ std::string check_pairs(const Job &job) {
 std::string check_races(const Job &job, size_t rank) {
   const Schedule &schedule = job.schedules[rank];
   const size_t n = schedule.steps.size();
-  std::vector<std::vector<bool>> before(n, std::vector<bool>(n));  // [i][j]: j always completes before i starts
+  std::vector<std::vector<bool>> before(n,
+                                        std::vector<bool>(n));  // [i][j]: j always completes before i starts
   for (uint32_t i = 0; i < n; ++i) {
     const Step &step = schedule.steps[i];
     for (uint32_t d = 0; d < step.dep_count; ++d) {
@@ -475,13 +490,18 @@ uint64_t input_count(const Problem &p) {
   const size_t rank = static_cast<size_t>(p.rank);
   switch (p.op) {
     case DICOMM_ALLREDUCE:
-    case DICOMM_REDUCE: return p.count;
+    case DICOMM_REDUCE:
+      return p.count;
     case DICOMM_ALLGATHER:
-    case DICOMM_GATHER: return p.counts[rank];
+    case DICOMM_GATHER:
+      return p.counts[rank];
     case DICOMM_REDUCE_SCATTER:
-    case DICOMM_ALLTOALL: return total(p.counts);
-    case DICOMM_SCATTER: return p.rank == p.root ? total(p.counts) : 0;
-    default: return 0;
+    case DICOMM_ALLTOALL:
+      return total(p.counts);
+    case DICOMM_SCATTER:
+      return p.rank == p.root ? total(p.counts) : 0;
+    default:
+      return 0;
   }
 }
 
@@ -489,14 +509,21 @@ uint64_t output_count(const Problem &p) {
   const size_t rank = static_cast<size_t>(p.rank);
   switch (p.op) {
     case DICOMM_BROADCAST:
-    case DICOMM_ALLREDUCE: return p.count;
-    case DICOMM_REDUCE: return p.rank == p.root ? p.count : 0;
-    case DICOMM_ALLGATHER: return total(p.counts);
-    case DICOMM_GATHER: return p.rank == p.root ? total(p.counts) : 0;
+    case DICOMM_ALLREDUCE:
+      return p.count;
+    case DICOMM_REDUCE:
+      return p.rank == p.root ? p.count : 0;
+    case DICOMM_ALLGATHER:
+      return total(p.counts);
+    case DICOMM_GATHER:
+      return p.rank == p.root ? total(p.counts) : 0;
     case DICOMM_REDUCE_SCATTER:
-    case DICOMM_SCATTER: return p.counts[rank];
-    case DICOMM_ALLTOALL: return total(p.recv_counts);
-    default: return 0;
+    case DICOMM_SCATTER:
+      return p.counts[rank];
+    case DICOMM_ALLTOALL:
+      return total(p.recv_counts);
+    default:
+      return 0;
   }
 }
 

@@ -1,5 +1,5 @@
-// Runs the schedules of all ranks over symbolic elements, in a random legal order, and reports the first rule of
-// coll/schedule.h that one of them breaks. "" means none.
+// Runs the schedules of all ranks over symbolic elements, in a random legal order, and reports the first rule
+// of coll/schedule.h that one of them breaks. "" means none.
 #pragma once
 
 #include <random>
@@ -15,9 +15,9 @@ enum class State : uint8_t { unset, raw, partial, finished };
 // What an element of some space holds: element `index` of the operation, with the contributions of `ranks`.
 struct Value {
   State state = State::unset;
-  uint32_t ranks = 0;   // bit r: rank r's input is in it
-  uint64_t index = 0;   // which element
-  uint64_t hash = 0;    // of the expression, operand order included
+  uint32_t ranks = 0;  // bit r: rank r's input is in it
+  uint64_t index = 0;  // which element
+  uint64_t hash = 0;   // of the expression, operand order included
 };
 
 struct Job {

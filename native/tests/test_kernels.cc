@@ -1,5 +1,5 @@
-// Arithmetic against an independent computation in double (or, for integers, in 128 bits), over all dtypes, ops
-// and forms.
+// Arithmetic against an independent computation in double (or, for integers, in 128 bits), over all dtypes,
+// ops and forms.
 #include <doctest/doctest.h>
 
 #include <bit>
@@ -27,10 +27,12 @@ bool is_signed(int dtype) { return is_integer(dtype) && dtype % 2 == 1; }
 size_t size_of(int dtype) {
   switch (dtype) {
 #define DICOMM_SIZE(name, value, size) \
-  case value: return size;
+  case value:                          \
+    return size;
     DICOMM_DTYPE_LIST(DICOMM_SIZE)
 #undef DICOMM_SIZE
-    default: return 0;
+    default:
+      return 0;
   }
 }
 
@@ -40,10 +42,14 @@ struct Format {
 };
 Format format(int dtype) {
   switch (dtype) {
-    case DICOMM_FLOAT8_E4M3FN: return {4, 3, false};
-    case DICOMM_FLOAT8_E5M2: return {5, 2, true};
-    case DICOMM_FLOAT16: return {5, 10, true};
-    default: return {8, 7, true};
+    case DICOMM_FLOAT8_E4M3FN:
+      return {4, 3, false};
+    case DICOMM_FLOAT8_E5M2:
+      return {5, 2, true};
+    case DICOMM_FLOAT16:
+      return {5, 10, true};
+    default:
+      return {8, 7, true};
   }
 }
 
@@ -62,18 +68,19 @@ double decode(int dtype, uint32_t bits) {
   return sign * std::ldexp(m + (1 << f.mantissa), e - bias - f.mantissa);
 }
 
-// x rounded to nearest even in a small format; above the largest value plus half a step: infinity or NaN.
+// x rounded to nearest even in a small format; above the largest value plus half a step: infinity, or the
+// largest value.
 double round_to(int dtype, double x) {
   if (std::isnan(x) || x == 0) return x;
   const Format f = format(dtype);
   const int bias = (1 << (f.exponent - 1)) - 1;
-  const double largest = decode(dtype, ((1u << (f.exponent + f.mantissa)) - 1) -
-                                           (f.infinity ? (1u << f.mantissa) : 1u));
-  if (std::isinf(x)) return f.infinity ? x : NAN;
+  const double largest =
+      decode(dtype, ((1u << (f.exponent + f.mantissa)) - 1) - (f.infinity ? (1u << f.mantissa) : 1u));
+  if (std::isinf(x)) return f.infinity ? x : std::copysign(largest, x);
   const int e = std::max(std::ilogb(x), 1 - bias);
   const double step = std::ldexp(1, e - f.mantissa);
   const double rounded = std::nearbyint(x / step) * step;  // exact but for the rounding
-  if (std::abs(rounded) > largest) return f.infinity ? std::copysign(INFINITY, x) : NAN;
+  if (std::abs(rounded) > largest) return std::copysign(f.infinity ? INFINITY : largest, x);
   return rounded;
 }
 
@@ -138,7 +145,8 @@ std::vector<unsigned char> random_elements(int dtype, uint64_t count, std::mt199
 }
 
 // a op b of float dtypes; widened ones compute in float32.
-double expect_float(int dtype, int op, double a, double b, double factor, int size, bool premul_a, bool premul_b) {
+double expect_float(int dtype, int op, double a, double b, double factor, int size, bool premul_a,
+                    bool premul_b) {
   const bool widened = dtype < DICOMM_FLOAT32;
   const auto acc = [&](double x) { return dtype == DICOMM_FLOAT64 ? x : to_float32(x); };
   if (op == DICOMM_PREMUL_SUM) {
@@ -147,10 +155,18 @@ double expect_float(int dtype, int op, double a, double b, double factor, int si
   }
   double x = 0;
   switch (op) {
-    case DICOMM_PROD: x = acc(a * b); break;
-    case DICOMM_MIN: x = std::isnan(a) || std::isnan(b) ? NAN : std::fmin(a, b); break;
-    case DICOMM_MAX: x = std::isnan(a) || std::isnan(b) ? NAN : std::fmax(a, b); break;
-    default: x = acc(a + b); break;
+    case DICOMM_PROD:
+      x = acc(a * b);
+      break;
+    case DICOMM_MIN:
+      x = std::isnan(a) || std::isnan(b) ? NAN : std::fmin(a, b);
+      break;
+    case DICOMM_MAX:
+      x = std::isnan(a) || std::isnan(b) ? NAN : std::fmax(a, b);
+      break;
+    default:
+      x = acc(a + b);
+      break;
   }
   if (op == DICOMM_AVG) x = acc(x / size);
   return widened ? round_to(dtype, x) : x;
@@ -158,18 +174,26 @@ double expect_float(int dtype, int op, double a, double b, double factor, int si
 
 Wide expect_integer(int dtype, int op, Wide a, Wide b, Wide factor, int size) {
   switch (op) {
-    case DICOMM_SUM: return wrap_integer(dtype, a + b);
+    case DICOMM_SUM:
+      return wrap_integer(dtype, a + b);
     case DICOMM_PROD: {
       using Unsigned = unsigned __int128;
       return wrap_integer(dtype, static_cast<Wide>(static_cast<Unsigned>(a) * static_cast<Unsigned>(b)));
     }
-    case DICOMM_MIN: return std::min(a, b);
-    case DICOMM_MAX: return std::max(a, b);
-    case DICOMM_AVG: return wrap_integer(dtype, a + b) / size;  // C++ division truncates toward zero
-    case DICOMM_BAND: return wrap_integer(dtype, a & b);
-    case DICOMM_BOR: return wrap_integer(dtype, a | b);
-    case DICOMM_BXOR: return wrap_integer(dtype, a ^ b);
-    default: return wrap_integer(dtype, wrap_integer(dtype, a * factor) + wrap_integer(dtype, b * factor));
+    case DICOMM_MIN:
+      return std::min(a, b);
+    case DICOMM_MAX:
+      return std::max(a, b);
+    case DICOMM_AVG:
+      return wrap_integer(dtype, a + b) / size;  // C++ division truncates toward zero
+    case DICOMM_BAND:
+      return wrap_integer(dtype, a & b);
+    case DICOMM_BOR:
+      return wrap_integer(dtype, a | b);
+    case DICOMM_BXOR:
+      return wrap_integer(dtype, a ^ b);
+    default:
+      return wrap_integer(dtype, wrap_integer(dtype, a * factor) + wrap_integer(dtype, b * factor));
   }
 }
 
@@ -177,13 +201,18 @@ bool expect_bool(int op, bool a, bool b) {
   switch (op) {
     case DICOMM_PROD:
     case DICOMM_MIN:
-    case DICOMM_BAND: return a && b;
-    case DICOMM_BXOR: return a != b;
-    default: return a || b;
+    case DICOMM_BAND:
+      return a && b;
+    case DICOMM_BXOR:
+      return a != b;
+    default:
+      return a || b;
   }
 }
 
-bool same(double x, double y) { return std::isnan(x) ? std::isnan(y) : x == y && std::signbit(x) == std::signbit(y); }
+bool same(double x, double y) {
+  return std::isnan(x) ? std::isnan(y) : x == y && std::signbit(x) == std::signbit(y);
+}
 
 std::string where(int dtype, int op, uint64_t i) {
   return std::string(dtype_name(dtype)) + " " + reduce_name(op) + " element " + std::to_string(i);
@@ -201,12 +230,28 @@ TEST_CASE("small floats convert as their definition says") {
     std::vector<float> wide(values);
     for (uint32_t i = 0; i < values; ++i) std::memcpy(&small[i * size], &i, size);
     copy_elements(arithmetic, wide.data(), Form::wide, small.data(), Form::raw, values, false);
-    for (uint32_t i = 0; i < values; ++i) REQUIRE_MESSAGE(same(wide[i], decode(dtype, i)), where(dtype, 0, i));
+    for (uint32_t i = 0; i < values; ++i)
+      REQUIRE_MESSAGE(same(wide[i], decode(dtype, i)), where(dtype, 0, i));
 
     // Back, with numbers between neighbours: halfway, just below and just above.
-    std::vector<float> probes = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, std::numeric_limits<float>::max(),
-                                 std::numeric_limits<float>::denorm_min(), 448.0f, 464.0f, 465.0f, 480.0f,
-                                 65504.0f, 65519.99f, 65520.0f, 57344.0f, 61440.0f, 3.4e38f, 3.39e38f};
+    std::vector<float> probes = {0.0f,
+                                 -0.0f,
+                                 INFINITY,
+                                 -INFINITY,
+                                 NAN,
+                                 std::numeric_limits<float>::max(),
+                                 std::numeric_limits<float>::denorm_min(),
+                                 448.0f,
+                                 464.0f,
+                                 465.0f,
+                                 480.0f,
+                                 65504.0f,
+                                 65519.99f,
+                                 65520.0f,
+                                 57344.0f,
+                                 61440.0f,
+                                 3.4e38f,
+                                 3.39e38f};
     for (uint32_t i = 0; i + 1 < values; ++i) {
       const float x = wide[i];
       const float next = wide[i + 1];
@@ -240,7 +285,8 @@ TEST_CASE("every supported op on every real dtype") {
         const auto a = random_elements(dtype, count, random);
         const auto b = random_elements(dtype, count, random);
         std::vector<unsigned char> out(a.size());
-        reduce_elements(arithmetic, out.data(), Form::plain, a.data(), Form::raw, b.data(), Form::raw, count, true);
+        reduce_elements(arithmetic, out.data(), Form::plain, a.data(), Form::raw, b.data(), Form::raw, count,
+                        true);
         for (uint64_t i = 0; i < count; ++i) {
           const unsigned char *x = &a[i * size], *y = &b[i * size], *z = &out[i * size];
           if (dtype == DICOMM_BOOL) {
@@ -257,10 +303,12 @@ TEST_CASE("every supported op on every real dtype") {
         // In place and at odd addresses: the same bits.
         std::vector<unsigned char> shifted(a.size() + 1), left = a, right = b;
         if (!a.empty()) std::memcpy(shifted.data() + 1, a.data(), a.size());
-        reduce_elements(arithmetic, left.data(), Form::plain, left.data(), Form::raw, b.data(), Form::raw, count, true);
-        reduce_elements(arithmetic, right.data(), Form::plain, a.data(), Form::raw, right.data(), Form::raw, count, true);
-        reduce_elements(arithmetic, shifted.data() + 1, Form::plain, shifted.data() + 1, Form::raw, b.data(), Form::raw,
+        reduce_elements(arithmetic, left.data(), Form::plain, left.data(), Form::raw, b.data(), Form::raw,
                         count, true);
+        reduce_elements(arithmetic, right.data(), Form::plain, a.data(), Form::raw, right.data(), Form::raw,
+                        count, true);
+        reduce_elements(arithmetic, shifted.data() + 1, Form::plain, shifted.data() + 1, Form::raw, b.data(),
+                        Form::raw, count, true);
         CHECK(left == out);
         CHECK(right == out);
         CHECK((out.empty() || std::memcmp(shifted.data() + 1, out.data(), out.size()) == 0));
@@ -290,13 +338,14 @@ TEST_CASE("complex sum, product, average and premul_sum") {
       const auto a = random_elements(dtype, 300, random);
       const auto b = random_elements(dtype, 300, random);
       std::vector<unsigned char> out(a.size());
-      reduce_elements(arithmetic, out.data(), Form::plain, a.data(), Form::raw, b.data(), Form::raw, 300, true);
+      reduce_elements(arithmetic, out.data(), Form::plain, a.data(), Form::raw, b.data(), Form::raw, 300,
+                      true);
       for (uint64_t i = 0; i < 300; ++i) {
         const C x = load(a, i), y = load(b, i);
-        const C want = op == DICOMM_PROD         ? x * y
-                       : op == DICOMM_SUM        ? x + y
-                       : op == DICOMM_AVG        ? (x + y) / 4.0
-                                                 : x * factor + y * factor;
+        const C want = op == DICOMM_PROD  ? x * y
+                       : op == DICOMM_SUM ? x + y
+                       : op == DICOMM_AVG ? (x + y) / 4.0
+                                          : x * factor + y * factor;
         const double tolerance = (single ? 1e-5 : 1e-13) * (1 + std::abs(x) * std::abs(y));
         REQUIRE_MESSAGE(std::abs(load(out, i) - want) <= tolerance, where(dtype, op, i));
       }
@@ -325,14 +374,17 @@ TEST_CASE("partial results in float32 are rounded once, at the end") {
       if (rank == 0) {
         copy_elements(arithmetic, acc.data(), Form::wide, x.data(), Form::raw, count, false);
       } else if (rank < 4) {
-        reduce_elements(arithmetic, acc.data(), Form::wide, acc.data(), Form::wide, x.data(), Form::raw, count, false);
+        reduce_elements(arithmetic, acc.data(), Form::wide, acc.data(), Form::wide, x.data(), Form::raw,
+                        count, false);
       } else {
-        reduce_elements(arithmetic, out.data(), Form::plain, acc.data(), Form::wide, x.data(), Form::raw, count, true);
+        reduce_elements(arithmetic, out.data(), Form::plain, acc.data(), Form::wide, x.data(), Form::raw,
+                        count, true);
       }
     }
     for (uint64_t i = 0; i < count; ++i) {
       const double expected = round_to(dtype, to_float32(want[i] / 5));
-      REQUIRE_MESSAGE(same(load_float(dtype, &out[i * size_of(dtype)]), expected), where(dtype, DICOMM_AVG, i));
+      REQUIRE_MESSAGE(same(load_float(dtype, &out[i * size_of(dtype)]), expected),
+                      where(dtype, DICOMM_AVG, i));
     }
   }
 }

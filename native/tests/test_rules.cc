@@ -31,7 +31,9 @@ std::string parse_error(const char *text) {
   return status.failure()->text;
 }
 
-bool contains(const std::string &text, const std::string &word) { return text.find(word) != std::string::npos; }
+bool contains(const std::string &text, const std::string &word) {
+  return text.find(word) != std::string::npos;
+}
 
 }  // namespace
 
@@ -63,7 +65,9 @@ TEST_CASE("small messages take few rounds, large ones few bytes") {
 
 TEST_CASE("user rules come first and only within their range") {
   Rules rules;
-  REQUIRE(Rules::parse(" allreduce@64K-1M : ring , barrier:tree,broadcast@1G-:chain,gather@-2:binomial", rules).ok());
+  REQUIRE(
+      Rules::parse(" allreduce@64K-1M : ring , barrier:tree,broadcast@1G-:chain,gather@-2:binomial", rules)
+          .ok());
   CHECK(chosen(rules, problem(DICOMM_ALLREDUCE, (64 << 10) - 1, 2)) != "ring");
   CHECK(chosen(rules, problem(DICOMM_ALLREDUCE, 64 << 10, 2)) == "ring");
   CHECK(chosen(rules, problem(DICOMM_ALLREDUCE, 1 << 20, 2)) == "ring");
@@ -75,6 +79,20 @@ TEST_CASE("user rules come first and only within their range") {
   CHECK(rules.choose(problem(DICOMM_BARRIER, 0, 5)).origin == "user");
   REQUIRE(Rules::parse("", rules).ok());
   CHECK(chosen(rules, problem(DICOMM_BARRIER, 0, 5)) == "dissemination");
+}
+
+TEST_CASE("where ranks do not know one another's counts all choose alike") {
+  Rules rules;
+  REQUIRE(Rules::parse("gather:binomial,scatter:binomial", rules).ok());
+  for (dicomm_opcode op : {DICOMM_GATHER, DICOMM_SCATTER}) {
+    for (int size : {2, 9, 40}) {
+      Problem root = problem(op, 1 << 30, size), other = problem(op, 1, size);
+      CHECK(chosen(rules, root) == "binomial");
+      root.uneven = other.uneven = true;
+      CHECK(chosen(rules, root) == "direct");
+      CHECK(chosen(rules, root) == chosen(rules, other));
+    }
+  }
 }
 
 TEST_CASE("a wrong rule names the wrong word and the right ones, and changes nothing") {
@@ -118,7 +136,7 @@ TEST_CASE("explain tells the rule, the rounds, the bytes and the steps") {
   const std::string ring = explain(rules, question, flat_topology(4));
   CHECK(contains(ring, "4 ranks: ring"));
   CHECK(contains(ring, "rule: user"));
-  CHECK(contains(ring, "rounds: 6 "));  // 2 * (size - 1)
+  CHECK(contains(ring, "rounds: 6 "));                                                // 2 * (size - 1)
   CHECK(contains(ring, "sends 12 messages, 6291456 bytes; receives 6291456 bytes"));  // 2 * 3 / 4 of 4 MiB
   CHECK(contains(ring, "0: send input["));
 

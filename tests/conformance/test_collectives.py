@@ -10,9 +10,10 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import dicomm
 import numpy as np
 import pytest
+
+import dicomm
 from support import reference
 from support.leaks import no_leaks
 from support.ranks import Ranks
@@ -140,7 +141,9 @@ def test_some_of_everything(jobs: Callable[[str], Ranks], operation: str, algori
         for _ in range(2)
     ]
     cells += [("float32", "sum", count) for count in COUNTS] + [("bfloat16", "avg", 70001)]
-    run_cells(jobs(",".join(f"{op}:{name}" for op, name in first_of_each(operation, algorithm))), operation, cells)
+    run_cells(
+        jobs(",".join(f"{op}:{name}" for op, name in first_of_each(operation, algorithm))), operation, cells
+    )
 
 
 def first_of_each(operation: str, algorithm: str) -> list[tuple[str, str]]:
@@ -151,7 +154,9 @@ def first_of_each(operation: str, algorithm: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_built_in_choice(jobs: Callable[[str], Ranks], operation: str) -> None:
-    cells = [(dtype, ops_for(operation, dtype)[0], count) for dtype in ("float32", "float16") for count in COUNTS]
+    cells = [
+        (dtype, ops_for(operation, dtype)[0], count) for dtype in ("float32", "float16") for count in COUNTS
+    ]
     run_cells(jobs(""), operation, cells)
 
 
@@ -160,7 +165,9 @@ def test_built_in_choice(jobs: Callable[[str], Ranks], operation: str) -> None:
 @pytest.mark.parametrize(("operation", "algorithm"), CHOICES, ids=IDS)
 def test_everything(jobs: Callable[[str], Ranks], operation: str, algorithm: str) -> None:
     cells = [(d, op, n) for d in reference.DTYPES for op in ops_for(operation, d) for n in COUNTS]
-    run_cells(jobs(",".join(f"{op}:{name}" for op, name in first_of_each(operation, algorithm))), operation, cells)
+    run_cells(
+        jobs(",".join(f"{op}:{name}" for op, name in first_of_each(operation, algorithm))), operation, cells
+    )
 
 
 @pytest.mark.parametrize("algorithm", algorithms()["barrier"])

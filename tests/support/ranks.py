@@ -32,8 +32,18 @@ class Ranks:
         self._config = dataclasses.replace(dicomm.Config(), interface="127.0.0.1", **settings)
         self._executor = ThreadPoolExecutor(size, thread_name_prefix="rank")
         self.comms: list[dicomm.Communicator] = []
+        self._broken = False
 
     def __enter__(self) -> Ranks:
+        try:
+            self._join()
+        except BaseException:
+            self._executor.shutdown()
+            self._directory.cleanup()
+            raise
+        return self
+
+    def _join(self) -> None:
         def make(rank: int) -> dicomm.Communicator:
             return dicomm.init(
                 self._source,
@@ -44,17 +54,21 @@ class Ranks:
                 **self._init,
             )
 
-        try:
-            self.comms = [
-                future.result() for future in [self._executor.submit(make, r) for r in range(self.size)]
-            ]
-        except BaseException:
-            self._executor.shutdown()
-            self._directory.cleanup()
-            raise
-        return self
+        self.comms = [
+            future.result() for future in [self._executor.submit(make, r) for r in range(self.size)]
+        ]
+
+    def _leave(self) -> None:
+        for future in [self._executor.submit(comm.close) for comm in self.comms]:
+            future.result()
+        self.comms = []
 
     def run(self, function: Callable[[dicomm.Communicator], T]) -> list[T]:
+        if self._broken:  # so that one failing test does not fail those after it
+            self._leave()
+            self._join()
+            self._broken = False
+
         def guarded(comm: dicomm.Communicator) -> T:
             try:
                 return function(comm)
@@ -67,6 +81,7 @@ class Ranks:
         # The one that began it, not those that were aborted by it.
         first = next((e for e in errors if not isinstance(e, dicomm.Aborted)), errors[0] if errors else None)
         if first is not None:
+            self._broken = True
             raise first
         return [future.result() for future in futures]
 
@@ -76,9 +91,7 @@ class Ranks:
         return [future.exception() for future in futures]
 
     def close(self) -> None:
-        for future in [self._executor.submit(comm.close) for comm in self.comms]:
-            future.result()
-        self.comms = []
+        self._leave()
         self._executor.shutdown()
         self._directory.cleanup()
 

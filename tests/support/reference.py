@@ -1,7 +1,7 @@
 """What the collectives must give, computed with numpy alone.
 
-8- and 16-bit floats are reduced in float32 and rounded once at the end. The inputs are small whole numbers, for
-which float32 and float64 sums and products are exact in every order, so results are compared bit by bit.
+8- and 16-bit floats are reduced in float32 and rounded once at the end. The inputs are small whole numbers,
+for which float32 and float64 sums and products are exact in every order, so results are compared bit by bit.
 """
 
 from __future__ import annotations

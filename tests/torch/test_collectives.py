@@ -165,16 +165,15 @@ def unusual_tensors(rank: int, size: int) -> None:
     )
 
     parts = [torch.empty(2, dtype=torch.complex64) for _ in range(size)]
-    dist.all_gather(parts, torch.tensor([1 + 2j, rank * 1j], dtype=torch.complex64).conj())
+    group = dist.group.WORLD  # dist.all_gather would make a real view, which lazy conjugation forbids
+    group.allgather([parts], [torch.tensor([1 + 2j, rank * 1j], dtype=torch.complex64).conj()]).wait()
     for r, part in enumerate(parts):
         same(part, torch.tensor([1 - 2j, -r * 1j], dtype=torch.complex64))
 
-    numbers = torch.full((2,), 1 + (rank + 1) * 1j, dtype=torch.complex64)
-    lazy = numbers.conj()
-    group = dist.group.WORLD
-    group.allreduce([lazy]).wait()  # dist.all_reduce would make a real view of it, which conj forbids
-    same(lazy.resolve_conj(), torch.full((2,), size - total * 1j, dtype=torch.complex64))
-
+    # torch itself resolves such views before the backend sees them, and loses what is written: refused where
+    # the backend is called directly.
+    with pytest.raises(ValueError, match="resolve_conj"):
+        group._get_backend(torch.device("cpu")).allreduce([torch.ones(2, dtype=torch.complex64).conj()])
     with pytest.raises(ValueError, match="several elements in one place"):
         dist.all_reduce(torch.zeros(1).expand(3))
     with pytest.raises(ValueError, match="elements"):

@@ -78,7 +78,7 @@ def monitored(rank: int, size: int) -> None:
 
 def time_out(rank: int, size: int) -> None:
     group = dist.new_group(timeout=timedelta(seconds=100))
-    dist.distributed_c10d._set_pg_timeout(timedelta(seconds=0.4), group)
+    group.set_timeout(timedelta(seconds=0.4))
     if rank == 0:
         start = time.monotonic()
         with pytest.raises(dist.DistBackendError, match=" Timed out "):

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from dicomm._native import DTYPES, ffi
+
 from dicomm import buffer as under_test
+from dicomm._native import DTYPES, ffi
 from dicomm.buffer import BadBuffer, dtype_code, dtype_name
 from dicomm.errors import InvalidArgument, NotSupported
 

@@ -8,6 +8,7 @@ import runpy
 from pathlib import Path
 
 import pytest
+
 from dicomm import Config, InvalidArgument, config
 from dicomm.config import parse_seconds, parse_size
 

@@ -6,8 +6,9 @@ import ast
 import pickle
 from pathlib import Path
 
-import dicomm
 import pytest
+
+import dicomm
 from dicomm import _native, errors
 
 STUB = Path(errors.__file__).with_suffix(".pyi")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from dicomm import InvalidArgument
 from dicomm.launch import detect, first_host
 

@@ -2,8 +2,8 @@
 
 namespace dicomm::coll {
 
-// Blocks in the order rank, rank + 1, ...: after the round of distance d a rank holds 2d of them. They gather in
-// stage, where that order is contiguous, and move to their places at the end.
+// Blocks in the order rank, rank + 1, ...: after the round of distance d a rank holds 2d of them. They gather
+// in stage, where that order is contiguous, and move to their places at the end.
 Schedule allgather_bruck(const Problem &problem, const Topology &) {
   Schedule schedule;
   const int rank = problem.rank;

@@ -67,19 +67,21 @@ Schedule allreduce_ring(const Problem &problem, const Topology &) {
     for (int c = 0; c < own.chunks; ++c) {
       uint32_t &step = here[static_cast<size_t>(c)];
       schedule.send(wrap(rank + 1, size),
-                    part(shards.in(Space::output, sent), send_pieces.offset(c), send_pieces.count(c)), {step});
-      step = schedule.recv(wrap(rank - 1, size),
-                           part(shards.in(Space::output, received), recv_pieces.offset(c), recv_pieces.count(c)),
-                           {own.input_read[static_cast<size_t>(received * own.chunks + c)]});
+                    part(shards.in(Space::output, sent), send_pieces.offset(c), send_pieces.count(c)),
+                    {step});
+      step =
+          schedule.recv(wrap(rank - 1, size),
+                        part(shards.in(Space::output, received), recv_pieces.offset(c), recv_pieces.count(c)),
+                        {own.input_read[static_cast<size_t>(received * own.chunks + c)]});
     }
   }
   return schedule;
 }
 
 // Recursive doubling. When size is not a power of two, the first 2 * extra ranks fold in pairs: the even one
-// gives its input to the odd one, takes no part, and gets the result at the end. The others are numbered v = 0 ..
-// power - 1 in rank order, so that a partial result always covers consecutive ranks and "lower op higher" is the
-// same expression on both partners.
+// gives its input to the odd one, takes no part, and gets the result at the end. The others are numbered v =
+// 0 .. power - 1 in rank order, so that a partial result always covers consecutive ranks and "lower op
+// higher" is the same expression on both partners.
 Schedule allreduce_doubling(const Problem &problem, const Topology &) {
   Schedule schedule;
   const int rank = problem.rank;
@@ -102,8 +104,8 @@ Schedule allreduce_doubling(const Problem &problem, const Topology &) {
     return schedule;
   }
 
-  // Slots 0 and 1 hold this rank's partial results of alternate rounds, 2 and 3 the partners'. A rank that did
-  // not fold begins with its input, which travels as it is.
+  // Slots 0 and 1 hold this rank's partial results of alternate rounds, 2 and 3 the partners'. A rank that
+  // did not fold begins with its input, which travels as it is.
   Span mine = input;
   uint32_t mine_ready = kNone;
   uint32_t input_sent = kNone;
@@ -116,7 +118,7 @@ Schedule allreduce_doubling(const Problem &problem, const Topology &) {
     mine_ready = schedule.reduce(mine, stage, input, false, {arrived});
   }
   const int v = folded ? rank / 2 : rank - extra;
-  uint32_t mine_sent = kNone;                 // the send of `mine` in the last round
+  uint32_t mine_sent = kNone;                // the send of `mine` in the last round
   uint32_t theirs_used[2] = {kNone, kNone};  // after it slot 2 or 3 is free
   uint32_t stage_used = mine_ready;
   uint64_t round = 0;

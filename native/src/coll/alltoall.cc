@@ -4,8 +4,8 @@ namespace dicomm::coll {
 
 namespace {
 
-// Round t: give to the rank t after us, take from the rank t before. `window` rounds may be under way at once.
-// Both algorithms send one message per pair of ranks, so ranks need not agree on the choice.
+// Round t: give to the rank t after us, take from the rank t before. `window` rounds may be under way at
+// once. Both algorithms send one message per pair of ranks, so ranks need not agree on the choice.
 Schedule rounds(const Problem &problem, int window) {
   Schedule schedule;
   const int rank = problem.rank;

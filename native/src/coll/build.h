@@ -51,10 +51,11 @@ inline constexpr int kMostChunks = 16;
 inline int wrap(int rank, int size) { return ((rank % size) + size) % size; }
 
 inline bool always(const Problem &) { return true; }
+inline bool even(const Problem &problem) { return !problem.uneven; }
 
-// Reduces `operands` in their order: pairwise from the left, partial results in `partial`, the last one finished
-// into dst. ready[i] is the step that fills operand i (kNone: there from the start); the last step also waits
-// for `before_output`. Returns the last step.
+// Reduces `operands` in their order: pairwise from the left, partial results in `partial`, the last one
+// finished into dst. ready[i] is the step that fills operand i (kNone: there from the start); the last step
+// also waits for `before_output`. Returns the last step.
 uint32_t reduce_in_order(Schedule &schedule, Span dst, Span partial, const std::vector<Span> &operands,
                          const std::vector<uint32_t> &ready, const Schedule::After &before_output);
 

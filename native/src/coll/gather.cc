@@ -18,8 +18,8 @@ Schedule gather_direct(const Problem &problem, const Topology &) {
   return schedule;
 }
 
-// Ranks are numbered from the root, v = rank - root. v's subtree is v .. v + lowest bit of v - 1 and its blocks
-// travel together, in that order.
+// Ranks are numbered from the root, v = rank - root. v's subtree is v .. v + lowest bit of v - 1 and its
+// blocks travel together, in that order.
 Schedule gather_binomial(const Problem &problem, const Topology &) {
   Schedule schedule;
   const int size = problem.size;

@@ -2,8 +2,8 @@
 
 namespace dicomm::coll {
 
-// Ranks are numbered from the root, v = rank - root; v's parent clears v's lowest set bit. A rank with children
-// adds theirs to its own, nearest first; a rank without sends its input as it is.
+// Ranks are numbered from the root, v = rank - root; v's parent clears v's lowest set bit. A rank with
+// children adds theirs to its own, nearest first; a rank without sends its input as it is.
 Schedule reduce_binomial(const Problem &problem, const Topology &) {
   Schedule schedule;
   const int size = problem.size;

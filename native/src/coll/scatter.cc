@@ -56,11 +56,12 @@ Schedule scatter_binomial(const Problem &problem, const Topology &) {
       schedule.send(first, {Space::input, places.offset(first), order.range(child, n)});
     } else {
       const int after_wrap = n - before_wrap;
-      const uint32_t head = schedule.copy(staged(child, before_wrap),
-                                          {Space::input, places.offset(first), order.range(child, before_wrap)},
-                                          false);
-      const uint32_t tail = schedule.copy(staged(child + before_wrap, after_wrap),
-                                          {Space::input, 0, order.range(child + before_wrap, after_wrap)}, false);
+      const uint32_t head =
+          schedule.copy(staged(child, before_wrap),
+                        {Space::input, places.offset(first), order.range(child, before_wrap)}, false);
+      const uint32_t tail =
+          schedule.copy(staged(child + before_wrap, after_wrap),
+                        {Space::input, 0, order.range(child + before_wrap, after_wrap)}, false);
       schedule.send(first, staged(child, n), {head, tail});
     }
   }

@@ -54,10 +54,14 @@ namespace {
 
 const char *space_name(Space space) {
   switch (space) {
-    case Space::input: return "input";
-    case Space::output: return "output";
-    case Space::acc: return "acc";
-    case Space::stage: return "stage";
+    case Space::input:
+      return "input";
+    case Space::output:
+      return "output";
+    case Space::acc:
+      return "acc";
+    case Space::stage:
+      return "stage";
   }
   return "?";
 }
@@ -74,10 +78,18 @@ std::string Schedule::describe() const {
     const Step &step = steps[i];
     out << i << ": ";
     switch (step.kind) {
-      case StepKind::send: out << "send " << step.a << " to " << step.peer; break;
-      case StepKind::recv: out << "recv " << step.dst << " from " << step.peer; break;
-      case StepKind::copy: out << "copy " << step.dst << " = " << step.a; break;
-      case StepKind::reduce: out << "reduce " << step.dst << " = " << step.a << " op " << step.b; break;
+      case StepKind::send:
+        out << "send " << step.a << " to " << step.peer;
+        break;
+      case StepKind::recv:
+        out << "recv " << step.dst << " from " << step.peer;
+        break;
+      case StepKind::copy:
+        out << "copy " << step.dst << " = " << step.a;
+        break;
+      case StepKind::reduce:
+        out << "reduce " << step.dst << " = " << step.a << " op " << step.b;
+        break;
     }
     if (step.finish) out << ", finish";
     for (uint32_t d = 0; d < step.dep_count; ++d) {
@@ -92,12 +104,17 @@ uint64_t Problem::bytes() const {
   switch (op) {
     case DICOMM_BROADCAST:
     case DICOMM_ALLREDUCE:
-    case DICOMM_REDUCE: return count * element;
-    case DICOMM_ALLGATHER:
+    case DICOMM_REDUCE:
+      return count * element;
     case DICOMM_GATHER:
+    case DICOMM_SCATTER:
+      if (uneven) return 0;
+      [[fallthrough]];
+    case DICOMM_ALLGATHER:
     case DICOMM_REDUCE_SCATTER:
-    case DICOMM_SCATTER: return std::accumulate(counts.begin(), counts.end(), uint64_t{0}) * element;
-    default: return 0;
+      return std::accumulate(counts.begin(), counts.end(), uint64_t{0}) * element;
+    default:
+      return 0;
   }
 }
 

@@ -8,13 +8,13 @@
 //   output  the caller's recv blocks, one after another, in dtype; broadcast: also the root's input
 //   acc     scratch in the accumulation type: float32 for 8- and 16-bit floats, else dtype
 //   stage   scratch in dtype: elements of a rank's input as they are, or finished results under way
-// Scratch sizes are the Schedule's to choose. An operation is widened when its accumulation type is not dtype;
-// when it is not, output may hold partial results as acc does.
+// Scratch sizes are the Schedule's to choose. An operation is widened when its accumulation type is not
+// dtype; when it is not, output may hold partial results as acc does.
 //
 // Memory of input and output may coincide exactly: in allreduce and reduce the whole, in allgather and
-// gather (root) input with the rank's own block of output, in reduce_scatter and scatter (root) output with the
-// rank's own block of input. Schedules never write output while a read of the same place of input is still to
-// come or going on. The executor stages every other overlap. A copy onto the same memory without
+// gather (root) input with the rank's own block of output, in reduce_scatter and scatter (root) output with
+// the rank's own block of input. Schedules never write output while a read of the same place of input is
+// still to come or going on. The executor stages every other overlap. A copy onto the same memory without
 // change does nothing.
 #pragma once
 
@@ -43,10 +43,10 @@ enum class StepKind : uint8_t {
   copy,    // dst = a
   reduce,  // dst = a op b, elementwise, in this order (rounding depends on it); dst may be a or b
 };
-// copy and reduce convert between the spaces' types. What they read from input or stage in a reducing operation
-// is first multiplied by premul_sum's factor and made logical for bool; send moves it as it is, and only into a
-// peer's stage. `finish` divides for avg and rounds to
-// dtype: exactly once on the way of every result to output.
+// copy and reduce convert between the spaces' types. What they read from input or stage in a reducing
+// operation is first multiplied by premul_sum's factor and made logical for bool; send moves it as it is, and
+// only into a peer's stage. `finish` divides for avg and rounds to dtype: exactly once on the way of every
+// result to output.
 
 struct Step {
   StepKind kind = StepKind::copy;
@@ -97,10 +97,11 @@ struct Problem {
   // on every rank. alltoall: what this rank sends to each.
   std::vector<uint64_t> counts;
   std::vector<uint64_t> recv_counts;  // alltoall: what this rank receives from each
-  // gather, scatter: the counts differ, and only the root knows them all; elsewhere all but the rank's own are 0.
+  // gather, scatter: the counts differ, and only the root knows them all; elsewhere all but the rank's own
+  // are 0.
   bool uneven = false;
-  // The size the rules go by, equal on all ranks: the largest buffer; 0 in alltoall, whose ranks do not know
-  // one another's counts.
+  // The size the rules go by, equal on all ranks: the largest buffer; 0 in alltoall and where counts are
+  // uneven, because ranks do not know one another's counts.
   uint64_t bytes() const;
 };
 

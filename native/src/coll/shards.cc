@@ -21,7 +21,8 @@ ReducedShards reduce_shards_direct(Schedule &schedule, const Problem &problem, c
     std::vector<Span> operands(static_cast<size_t>(size));
     std::vector<uint32_t> ready(static_cast<size_t>(size), Schedule::kNone);
     const Blocks pieces(own, out.chunks);
-    operands[static_cast<size_t>(rank)] = part(shards.in(Space::input, rank), pieces.offset(c), pieces.count(c));
+    operands[static_cast<size_t>(rank)] =
+        part(shards.in(Space::input, rank), pieces.offset(c), pieces.count(c));
     for (int i = 1; i < size; ++i) {
       const int to = wrap(rank + i, size);
       const int from = wrap(rank - i, size);
@@ -40,7 +41,8 @@ ReducedShards reduce_shards_direct(Schedule &schedule, const Problem &problem, c
   return out;
 }
 
-ReducedShards reduce_shards_ring(Schedule &schedule, const Problem &problem, const Blocks &shards, Span result) {
+ReducedShards reduce_shards_ring(Schedule &schedule, const Problem &problem, const Blocks &shards,
+                                 Span result) {
   const int rank = problem.rank;
   const int size = problem.size;
   const int right = wrap(rank + 1, size);
@@ -59,9 +61,9 @@ ReducedShards reduce_shards_ring(Schedule &schedule, const Problem &problem, con
     }
     return out;
   }
-  // First round: a neighbour's input comes as it is into stage. Later rounds: partial results come into one of
-  // two slots of acc, so that one is received while the other is sent on. Every chunk has its own place in a slot,
-  // whatever the shard's size.
+  // First round: a neighbour's input comes as it is into stage. Later rounds: partial results come into one
+  // of two slots of acc, so that one is received while the other is sent on. Every chunk has its own place in
+  // a slot, whatever the shard's size.
   const uint64_t room = Blocks(shards.largest(), out.chunks).largest();
   const uint64_t slot_size = room * static_cast<uint64_t>(out.chunks);
   const uint64_t stage_base = schedule.stage_count;
@@ -70,8 +72,8 @@ ReducedShards reduce_shards_ring(Schedule &schedule, const Problem &problem, con
   if (size > 2) schedule.acc_count += 2 * slot_size;
 
   const size_t chunks = static_cast<size_t>(out.chunks);
-  std::vector<uint32_t> reduced(chunks, Schedule::kNone);    // last round's result
-  std::vector<uint32_t> sent_on[2] = {reduced, reduced};     // [slot][chunk]: after it the place is free
+  std::vector<uint32_t> reduced(chunks, Schedule::kNone);  // last round's result
+  std::vector<uint32_t> sent_on[2] = {reduced, reduced};   // [slot][chunk]: after it the place is free
   for (int t = 0; t + 1 < size; ++t) {
     const int sent = wrap(rank - 1 - t, size);
     const int received = wrap(rank - 2 - t, size);

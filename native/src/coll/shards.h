@@ -11,13 +11,16 @@ namespace dicomm::coll {
 // all ranks), each finished into `result` (as large as the own shard).
 struct ReducedShards {
   int chunks = 1;
-  std::vector<uint32_t> finished;   // [chunk]: the step that wrote the chunk of the own shard
-  std::vector<uint32_t> input_read;  // [shard * chunks + chunk]: after it that part of input is not read again
+  std::vector<uint32_t> finished;  // [chunk]: the step that wrote the chunk of the own shard
+  std::vector<uint32_t>
+      input_read;  // [shard * chunks + chunk]: after it that part of input is not read again
 };
 
 // Every rank sends shard i of its input, as it is, straight to rank i, which reduces in rank order.
-ReducedShards reduce_shards_direct(Schedule &schedule, const Problem &problem, const Blocks &shards, Span result);
+ReducedShards reduce_shards_direct(Schedule &schedule, const Problem &problem, const Blocks &shards,
+                                   Span result);
 // Partial results of shard i start on rank i + 1 and go round to rank i.
-ReducedShards reduce_shards_ring(Schedule &schedule, const Problem &problem, const Blocks &shards, Span result);
+ReducedShards reduce_shards_ring(Schedule &schedule, const Problem &problem, const Blocks &shards,
+                                 Span result);
 
 }  // namespace dicomm::coll

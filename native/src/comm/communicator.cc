@@ -98,7 +98,7 @@ Status Communicator::start_collective(const dicomm_op &op, Nanos timeout, Reques
   if (!request->done()) request->start();
   if (!request->done() && !probing_) {
     probing_ = true;
-    probe_timer_ = engine_.at(now() + kProbeAfter, [this] { probe(); });
+    probe_timer_ = engine_.reactor().at(now() + kProbeAfter, [this] { probe(); });
   }
   engine_.settle();
   return {};
@@ -146,7 +146,7 @@ void Communicator::probe() {
   }
   if (!again) return;
   probing_ = true;
-  probe_timer_ = engine_.at(now() + kProbeAfter, [this] { probe(); });
+  probe_timer_ = engine_.reactor().at(now() + kProbeAfter, [this] { probe(); });
 }
 
 int64_t Communicator::full_seq(uint32_t wire) const {
@@ -205,8 +205,7 @@ void Communicator::on_peer_lost(int peer, const Status &why) {
     return;
   }
   fail(why.with([&](Failure &f) {
-    f.text = concat("lost ", describe_rank(peer), ", process ",
-                    setup_.peers[static_cast<size_t>(peer)].process, ": ", f.text);
+    f.text = concat("lost ", describe_rank(peer), ": ", f.text);
     f.peer = peer;
     f.peer_host = setup_.peers[static_cast<size_t>(peer)].host;
   }));

@@ -1,16 +1,16 @@
 // Contract: the memory and streams of one chip, under one table for all vendors.
 //
-// The transports move host memory; what they need of a chip is to get bytes into and out of it, to order those
-// copies with the trainer's kernels, and, for device-direct RDMA, a handle a network card can register. A vendor's
-// run time is opened with dlopen when its Device is made, never linked. Its calls stand in one file per vendor and
-// are mapped to Status there, with the vendor's code kept in Failure::foreign_code.
+// The transports move host memory; what they need of a chip is to get bytes into and out of it, to order
+// those copies with the trainer's kernels, and, for device-direct RDMA, a handle a network card can register.
+// A vendor's run time is opened with dlopen when its Device is made, never linked. Its calls stand in one
+// file per vendor and are mapped to Status there, with the vendor's code kept in Failure::foreign_code.
 //
-// Operations on host memory use device/host directly and no Device: there is nothing to open, order or export. The
-// first implementation of this contract comes with islands of chips.
+// Operations on host memory use device/host directly and no Device: there is nothing to open, order or
+// export. The first implementation of this contract comes with islands of chips.
 //
 // Threads: every function may be called from any thread, several at a time on one Device, but for close. Each
-// sets the vendor's current device for itself and puts the caller's back before it returns. The engine lock is
-// never held: a call marked "may block" would hold up every other operation.
+// sets the vendor's current device for itself and puts the caller's back before it returns. The engine lock
+// is never held: a call marked "may block" would hold up every other operation.
 #pragma once
 
 #include <cstddef>
@@ -39,8 +39,8 @@ class Event {
   virtual Status query(bool &done) = 0;
 };
 
-// Memory that frees itself. It may outlive every stream but must not outlive its Device. Freeing may block until
-// work on the memory has ended.
+// Memory that frees itself. It may outlive every stream but must not outlive its Device. Freeing may block
+// until work on the memory has ended.
 class Allocation {
  public:
   virtual ~Allocation() = default;
@@ -54,9 +54,9 @@ class Stream {
   // Of one of ours: waits for its work. Of a wrapped one: leaves the vendor's stream as it is.
   virtual ~Stream() = default;
   // The calls below enqueue and return: none blocks, none has completed on return. Arguments are the vendor's
-  // pointers; host memory must be pinned, stay valid until an event recorded behind the call is done, and not be
-  // read or written by the caller before. After a failure nothing was enqueued and the stream is as it was,
-  // but for DEVICE_FAILED, which the Device does not recover from: every later call returns it.
+  // pointers; host memory must be pinned, stay valid until an event recorded behind the call is done, and not
+  // be read or written by the caller before. After a failure nothing was enqueued and the stream is as it
+  // was, but for DEVICE_FAILED, which the Device does not recover from: every later call returns it.
   virtual Status copy_to_host(void *host, const void *device, size_t bytes) = 0;
   virtual Status copy_to_device(void *device, const void *host, size_t bytes) = 0;
   virtual Status copy_on_device(void *dst, const void *src, size_t bytes) = 0;
@@ -64,12 +64,12 @@ class Stream {
   // NOT_SUPPORTED without DeviceCapabilities::reduces.
   virtual Status reduce(const Arithmetic &arithmetic, void *dst, Form dst_form, const void *a, Form a_form,
                         const void *b, Form b_form, uint64_t count, bool finish) = 0;
-  virtual Status copy_convert(const Arithmetic &arithmetic, void *dst, Form dst_form, const void *a, Form a_form,
-                              uint64_t count, bool finish) = 0;
+  virtual Status copy_convert(const Arithmetic &arithmetic, void *dst, Form dst_form, const void *a,
+                              Form a_form, uint64_t count, bool finish) = 0;
   // An event behind all work enqueued so far.
   virtual Status record(std::unique_ptr<Event> &out) = 0;
-  // Work enqueued from now on starts after `event`, which may be of another stream of the same Device and may be
-  // destroyed as soon as this returns.
+  // Work enqueued from now on starts after `event`, which may be of another stream of the same Device and may
+  // be destroyed as soon as this returns.
   virtual Status wait(const Event &event) = 0;
 };
 
@@ -84,8 +84,8 @@ class Device {
   // After close(). Never blocks, never throws.
   virtual ~Device() = default;
 
-  virtual const char *vendor() const = 0;  // "cuda", "npu", ...: the word in Topology
-  virtual int index() const = 0;           // as the vendor counts in this process
+  virtual const char *vendor() const = 0;    // "cuda", "npu", ...: the word in Topology
+  virtual int index() const = 0;             // as the vendor counts in this process
   virtual std::string describe() const = 0;  // model and memory, for people
   virtual DeviceCapabilities capabilities() const = 0;
 
@@ -101,13 +101,13 @@ class Device {
   // The trainer's stream (cudaStream_t, aclrtStream, ...), borrowed: it must outlive what is returned.
   virtual Status wrap(void *vendor_stream, std::unique_ptr<Stream> &out) = 0;
 
-  // data: inside memory of this Device, allocated by us or by the trainer. The memory must not be freed before the
-  // descriptor is closed. NOT_SUPPORTED without DeviceCapabilities::exports_dmabuf. May block.
+  // data: inside memory of this Device, allocated by us or by the trainer. The memory must not be freed
+  // before the descriptor is closed. NOT_SUPPORTED without DeviceCapabilities::exports_dmabuf. May block.
   virtual Status export_dmabuf(const void *data, size_t bytes, DmaBuf &out) = 0;
 
-  // Waits for the work of our own streams, at most timeout_ns, and gives back what the Device holds of the vendor's
-  // run time. On TIMED_OUT that is left to the process's end. Afterwards only the destructor may be called, also for
-  // the streams and events made here. Call once, from one thread.
+  // Waits for the work of our own streams, at most timeout_ns, and gives back what the Device holds of the
+  // vendor's run time. On TIMED_OUT that is left to the process's end. Afterwards only the destructor may be
+  // called, also for the streams and events made here. Call once, from one thread.
   virtual Status close(int64_t timeout_ns) = 0;
 };
 

@@ -86,7 +86,7 @@ class Rounds {
 
   std::vector<Schedule> schedules_;
   std::map<std::pair<int, int>, std::vector<uint32_t>> sends_;  // (from, to): steps in order
-  std::vector<std::vector<size_t>> place_;                      // [rank][recv step]: which of the peer's sends
+  std::vector<std::vector<size_t>> place_;  // [rank][recv step]: which of the peer's sends
   std::vector<std::vector<int>> known_;
 };
 
@@ -95,7 +95,8 @@ class Rounds {
 std::string explain(const Rules &rules, const Question &question, const Topology &topology) {
   if (question.op < 0) return rules.table();
   if (question.op < DICOMM_BARRIER || question.op > DICOMM_SCATTER) {
-    return std::string(opcode_name(question.op)) + " moves one message between two ranks; it needs no rule and no schedule\n";
+    return std::string(opcode_name(question.op)) +
+           " moves one message between two ranks; it needs no rule and no schedule\n";
   }
   const Problem problem = make_problem(question, question.rank);
   const Rule &rule = rules.choose(problem);

@@ -18,8 +18,8 @@ constexpr uint64_t K = uint64_t{1} << 10;
 constexpr uint64_t M = uint64_t{1} << 20;
 
 // Small messages cost rounds, large ones bytes. Dtypes that accumulate in a wider type keep to the algorithms
-// that move raw inputs: partial results would travel at two or four times the size. Only the first matching row
-// of an op counts; the last one covers everything.
+// that move raw inputs: partial results would travel at two or four times the size. Only the first matching
+// row of an op counts; the last one covers everything.
 struct BuiltIn {
   dicomm_opcode op;
   uint64_t max_bytes;
@@ -120,8 +120,9 @@ Status parse_size(std::string_view word, std::string_view rule, uint64_t &out) {
 Status parse_rule(std::string_view text, Rule &rule) {
   const size_t colon = text.find(':');
   if (colon == std::string_view::npos) {
-    return Status::make(DICOMM_INVALID_ARGUMENT, "the algorithm rule '", text,
-                        "' has no ':'; write OP:ALGORITHM or OP@MIN-MAX:ALGORITHM, such as allreduce@64K-:ring");
+    return Status::make(
+        DICOMM_INVALID_ARGUMENT, "the algorithm rule '", text,
+        "' has no ':'; write OP:ALGORITHM or OP@MIN-MAX:ALGORITHM, such as allreduce@64K-:ring");
   }
   std::string_view left = trim(text.substr(0, colon));
   const std::string_view name = trim(text.substr(colon + 1));
@@ -211,8 +212,9 @@ std::string Rules::table() const {
       << std::setw(10) << "dtypes" << std::setw(19) << "algorithm" << std::setw(10) << "origin"
       << "what it does\n";
   for (const Rule &rule : rules_) {
-    out << std::setw(16) << opcode_name(rule.op) << std::setw(16) << byte_range(rule.min_bytes, rule.max_bytes)
-        << std::setw(10) << size_range(rule.min_size, rule.max_size) << std::setw(10)
+    out << std::setw(16) << opcode_name(rule.op) << std::setw(16)
+        << byte_range(rule.min_bytes, rule.max_bytes) << std::setw(10)
+        << size_range(rule.min_size, rule.max_size) << std::setw(10)
         << (rule.widened_only ? "8/16-bit" : "all") << std::setw(19) << rule.algorithm->name << std::setw(10)
         << rule.origin << rule.algorithm->summary << '\n';
   }

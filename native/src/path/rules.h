@@ -18,7 +18,7 @@ struct Rule {
   uint64_t max_bytes = std::numeric_limits<uint64_t>::max();  // inclusive
   int min_size = 1;
   int max_size = std::numeric_limits<int>::max();  // ranks
-  bool widened_only = false;                    // only dtypes that accumulate in a wider type
+  bool widened_only = false;                       // only dtypes that accumulate in a wider type
   const Algorithm *algorithm = nullptr;
   std::string origin;  // "built in", "user"
 };
@@ -27,11 +27,12 @@ struct Rule {
 class Rules {
  public:
   Rules();  // the built-in ones
-  // text: "" or comma-separated OP[@MIN-MAX]:ALGORITHM with sizes such as 64K (MIN or MAX may be left out), before the built-in
-  // rules. INVALID_ARGUMENT names the word that is wrong and the words that would be right.
+  // text: "" or comma-separated OP[@MIN-MAX]:ALGORITHM with sizes such as 64K (MIN or MAX may be left out),
+  // before the built-in rules. INVALID_ARGUMENT names the word that is wrong and the words that would be
+  // right.
   static Status parse(std::string_view text, Rules &out);
   const Rule &choose(const Problem &problem) const;  // problem.op: a collective
-  std::string table() const;  // what `dicomm explain` prints
+  std::string table() const;                         // what `dicomm explain` prints
 
  private:
   std::vector<Rule> rules_;

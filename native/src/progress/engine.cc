@@ -74,10 +74,7 @@ void Engine::track(Request &request) {
   request.next = active_;
   if (active_ != nullptr) active_->prev = &request;
   active_ = &request;
-  if (request.deadline < next_deadline_) {
-    next_deadline_ = request.deadline;
-    if (driver_ != nullptr && next_deadline_ < driver_until_) reactor_.kick();
-  }
+  next_deadline_ = std::min(next_deadline_, request.deadline);
 }
 
 void Engine::complete(Request &request, Status status) {
@@ -104,16 +101,13 @@ std::vector<Request *> Engine::active(const void *group) const {
   return found;
 }
 
-Reactor::Timer Engine::at(Nanos when, std::function<void()> task) {
-  auto timer = reactor_.at(when, std::move(task));
-  if (driver_ != nullptr && when < driver_until_) reactor_.kick();
-  return timer;
-}
-
 void Engine::settle() {
-  if (!reactor_.has_posted()) return;
-  Reactor::Batch none;
-  reactor_.dispatch(none);
+  if (reactor_.has_posted()) {
+    Reactor::Batch none;
+    reactor_.dispatch(none);
+  }
+  // A driver that fell asleep before the call does not know of the deadlines and timers the call has set.
+  if (driver_ != nullptr && next_event() < driver_until_) reactor_.kick();
 }
 
 void Engine::wake(Waiter &waiter) {
@@ -154,6 +148,7 @@ void Engine::poll() {
   reactor_.fetch(batch, 0);
   reactor_.dispatch(batch);
   expire();
+  settle();
 }
 
 void Engine::become_driver(Waiter &me, Nanos until) {

@@ -40,9 +40,8 @@ class Engine {
   void complete(Request &request, Status status);
   // The active requests of a communicator, newest first, each retained for the caller.
   std::vector<Request *> active(const void *group) const;
-  // Runs the task at `when`, also when everybody sleeps.
-  Reactor::Timer at(Nanos when, std::function<void()> task);
-  // Runs what the current call has posted.
+  // Ends every call that may have posted tasks, set timers or tracked requests: runs the tasks, and wakes the
+  // sleeping driver for what is due earlier than it knows.
   void settle();
   // Drives from this thread until `done()` or the deadline. The lock is released while it sleeps.
   template <class Done>

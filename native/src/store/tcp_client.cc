@@ -194,8 +194,8 @@ Status TcpStoreClient::check(std::string_view key, bool &exists) {
 
 Status TcpStoreClient::add(std::string_view key, int64_t delta, int64_t &result) {
   std::vector<std::byte> reply;
-  DICOMM_TRY(request(StoreOp::add, key, std::as_bytes(std::span(&delta, 1)), answer_deadline(options_.timeout),
-                     reply));
+  DICOMM_TRY(request(StoreOp::add, key, std::as_bytes(std::span(&delta, 1)),
+                     answer_deadline(options_.timeout), reply));
   if (reply.size() != sizeof(result))
     return Status::make(DICOMM_PROTOCOL, name(), ": a sum of the wrong size");
   std::memcpy(&result, reply.data(), sizeof(result));

@@ -9,7 +9,8 @@
 
 #include "device/host/small_float.h"
 
-// The loops below read and write the same index only; dst may equal a or b, which is no dependence between rounds.
+// The loops below read and write the same index only; dst may equal a or b, which is no dependence between
+// rounds.
 #if defined(__clang__)
 #define DICOMM_VECTORISE _Pragma("clang loop vectorize(assume_safety)")
 #pragma clang diagnostic ignored "-Wpass-failed"  // 64-bit and complex products may stay scalar
@@ -80,7 +81,8 @@ template <class A>
 A multiply(A x, A y) {
   if constexpr (std::is_integral_v<A>) {
     return static_cast<A>(static_cast<Wrapping<A>>(x) * static_cast<Wrapping<A>>(y));
-  } else if constexpr (is_complex<A>) {  // the textbook product, as torch has it; operator* repairs infinities
+  } else if constexpr (is_complex<A>) {  // the textbook product, as torch has it; operator* repairs
+                                         // infinities
     return A(x.real() * y.real() - x.imag() * y.imag(), x.real() * y.imag() + x.imag() * y.real());
   } else {
     return x * y;
@@ -100,8 +102,8 @@ A divide(A x, int size) {
   }
 }
 
-// Every NaN that arithmetic yields is the same NaN. Which operand's NaN survives an addition is up to compiler and
-// processor, and ranks that compute the same result each for itself must get the same bits.
+// Every NaN that arithmetic yields is the same NaN. Which operand's NaN survives an addition is up to
+// compiler and processor, and ranks that compute the same result each for itself must get the same bits.
 template <class A>
 A settle(A x) {
   if constexpr (std::is_floating_point_v<A>) {
@@ -128,13 +130,17 @@ void combine(dicomm_reduce op, Accumulator<T> *out, const Accumulator<T> *x, con
     switch (op) {
       case DICOMM_PROD:
       case DICOMM_MIN:
-      case DICOMM_BAND: return each(out, x, y, n, [](A a, A b) { return static_cast<A>(a & b); });
-      case DICOMM_BXOR: return each(out, x, y, n, [](A a, A b) { return static_cast<A>(a ^ b); });
-      default: return each(out, x, y, n, [](A a, A b) { return static_cast<A>(a | b); });
+      case DICOMM_BAND:
+        return each(out, x, y, n, [](A a, A b) { return static_cast<A>(a & b); });
+      case DICOMM_BXOR:
+        return each(out, x, y, n, [](A a, A b) { return static_cast<A>(a ^ b); });
+      default:
+        return each(out, x, y, n, [](A a, A b) { return static_cast<A>(a | b); });
     }
   } else {
     switch (op) {
-      case DICOMM_PROD: return each(out, x, y, n, [](A a, A b) { return multiply(a, b); });
+      case DICOMM_PROD:
+        return each(out, x, y, n, [](A a, A b) { return multiply(a, b); });
       case DICOMM_MIN:
         if constexpr (!is_complex<A>) {  // a NaN on either side wins
           return each(out, x, y, n, [](A a, A b) { return ((a < b) | (a != a)) ? a : b; });
@@ -160,7 +166,8 @@ void combine(dicomm_reduce op, Accumulator<T> *out, const Accumulator<T> *x, con
           return each(out, x, y, n, [](A a, A b) { return static_cast<A>(a ^ b); });
         }
         return;
-      default: return each(out, x, y, n, [](A a, A b) { return add(a, b); });  // sum, avg, premul_sum
+      default:
+        return each(out, x, y, n, [](A a, A b) { return add(a, b); });  // sum, avg, premul_sum
     }
   }
 }
@@ -303,23 +310,40 @@ struct Type {
 template <class F>
 void with_type(dicomm_dtype dtype, F f) {
   switch (dtype) {
-    case DICOMM_UINT8: return f(Type<uint8_t>{});
-    case DICOMM_INT8: return f(Type<int8_t>{});
-    case DICOMM_UINT16: return f(Type<uint16_t>{});
-    case DICOMM_INT16: return f(Type<int16_t>{});
-    case DICOMM_UINT32: return f(Type<uint32_t>{});
-    case DICOMM_INT32: return f(Type<int32_t>{});
-    case DICOMM_UINT64: return f(Type<uint64_t>{});
-    case DICOMM_INT64: return f(Type<int64_t>{});
-    case DICOMM_BOOL: return f(Type<Bool>{});
-    case DICOMM_FLOAT8_E4M3FN: return f(Type<Float8E4M3>{});
-    case DICOMM_FLOAT8_E5M2: return f(Type<Float8E5M2>{});
-    case DICOMM_FLOAT16: return f(Type<Half>{});
-    case DICOMM_BFLOAT16: return f(Type<BFloat16>{});
-    case DICOMM_FLOAT32: return f(Type<float>{});
-    case DICOMM_FLOAT64: return f(Type<double>{});
-    case DICOMM_COMPLEX64: return f(Type<std::complex<float>>{});
-    case DICOMM_COMPLEX128: return f(Type<std::complex<double>>{});
+    case DICOMM_UINT8:
+      return f(Type<uint8_t>{});
+    case DICOMM_INT8:
+      return f(Type<int8_t>{});
+    case DICOMM_UINT16:
+      return f(Type<uint16_t>{});
+    case DICOMM_INT16:
+      return f(Type<int16_t>{});
+    case DICOMM_UINT32:
+      return f(Type<uint32_t>{});
+    case DICOMM_INT32:
+      return f(Type<int32_t>{});
+    case DICOMM_UINT64:
+      return f(Type<uint64_t>{});
+    case DICOMM_INT64:
+      return f(Type<int64_t>{});
+    case DICOMM_BOOL:
+      return f(Type<Bool>{});
+    case DICOMM_FLOAT8_E4M3FN:
+      return f(Type<Float8E4M3>{});
+    case DICOMM_FLOAT8_E5M2:
+      return f(Type<Float8E5M2>{});
+    case DICOMM_FLOAT16:
+      return f(Type<Half>{});
+    case DICOMM_BFLOAT16:
+      return f(Type<BFloat16>{});
+    case DICOMM_FLOAT32:
+      return f(Type<float>{});
+    case DICOMM_FLOAT64:
+      return f(Type<double>{});
+    case DICOMM_COMPLEX64:
+      return f(Type<std::complex<float>>{});
+    case DICOMM_COMPLEX128:
+      return f(Type<std::complex<double>>{});
   }
 }
 
@@ -353,14 +377,18 @@ bool reduction_supported(dicomm_dtype dtype, dicomm_reduce op) {
   const bool integer = dtype <= DICOMM_INT64;
   switch (op) {
     case DICOMM_SUM:
-    case DICOMM_PROD: return true;
+    case DICOMM_PROD:
+      return true;
     case DICOMM_MIN:
-    case DICOMM_MAX: return !complex;
+    case DICOMM_MAX:
+      return !complex;
     case DICOMM_AVG:
-    case DICOMM_PREMUL_SUM: return !boolean;
+    case DICOMM_PREMUL_SUM:
+      return !boolean;
     case DICOMM_BAND:
     case DICOMM_BOR:
-    case DICOMM_BXOR: return integer || boolean;
+    case DICOMM_BXOR:
+      return integer || boolean;
   }
   return false;
 }

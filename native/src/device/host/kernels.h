@@ -30,7 +30,7 @@ enum class Form : uint8_t {
 };
 
 // dst[i] = finish(a[i]) or a[i], converted between forms. dst may equal a when the element sizes agree (where
-// nothing changes, nothing is written). For reducing operations only; moves are plain memory copies.
+// nothing changes, nothing is written). Plain to plain without finish is a memory copy.
 void copy_elements(const Arithmetic &arithmetic, void *dst, Form dst_form, const void *a, Form a_form,
                    uint64_t count, bool finish);
 // dst[i] = a[i] op b[i], in the accumulation type; then as copy_elements. dst may equal a or b when sizes

@@ -1,5 +1,5 @@
-// 8- and 16-bit floats and their conversions to and from float32: exact one way, round to nearest even the other.
-// Written without branches so that loops over them vectorise.
+// 8- and 16-bit floats and their conversions to and from float32: exact one way, round to nearest even the
+// other. Written without branches so that loops over them vectorise.
 #pragma once
 
 #include <bit>
@@ -8,7 +8,8 @@
 namespace dicomm {
 
 // IEEE-like formats with `kExponent` exponent and `kMantissa` mantissa bits.
-// kInfinity: is there one? Else what is above the largest finite value becomes NaN, as in torch. Signs are kept.
+// kInfinity: is there one? Else what is above the largest finite value becomes that value, infinity too, as
+// torch 2.13 has it. Signs are kept.
 template <class Storage, int kExponent, int kMantissa, bool kInfinity, int32_t kNan>
 struct SmallFloat {
   static constexpr int kBits = 8 * sizeof(Storage);
@@ -24,7 +25,8 @@ struct SmallFloat {
   float to_float() const {
     const uint32_t sign = uint32_t{bits} >> (kBits - 1) << 31;
     const int32_t magnitude = bits & kMagnitude;
-    // Rebias the exponent; subnormals are magnitude * 2^(1 - bias - mantissa), a float32 product that is exact.
+    // Rebias the exponent; subnormals are magnitude * 2^(1 - bias - mantissa), a float32 product that is
+    // exact.
     const int32_t normal = (magnitude << kShift) + ((127 - kBias) << 23);
     constexpr float kUnit = std::bit_cast<float>((127 + 1 - kBias - kMantissa) << 23);
     const int32_t subnormal = std::bit_cast<int32_t>(static_cast<float>(magnitude) * kUnit);
@@ -48,7 +50,7 @@ struct SmallFloat {
     const float sum = std::bit_cast<float>(magnitude) + std::bit_cast<float>(kMagic);
     const int32_t subnormal = std::bit_cast<int32_t>(sum) - kMagic;
     int32_t result = magnitude < (127 - kBias + 1) << 23 ? subnormal : normal;
-    constexpr int32_t kOverflow = kInfinity ? kExponentMask : kNan;
+    constexpr int32_t kOverflow = kInfinity ? kExponentMask : kMaxFinite;
     result = result > kMaxFinite ? kOverflow : result;
     result = magnitude > 0x7f800000 ? kNan : result;
     const uint32_t sign = word >> 31 << (kBits - 1);

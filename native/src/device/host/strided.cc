@@ -24,11 +24,16 @@ using Row = void (*)(unsigned char *dst, const unsigned char *src, int64_t n, in
 
 Row row_function(bool scatter, size_t element) {
   switch (element) {
-    case 1: return scatter ? scatter_row<1> : gather_row<1>;
-    case 2: return scatter ? scatter_row<2> : gather_row<2>;
-    case 4: return scatter ? scatter_row<4> : gather_row<4>;
-    case 8: return scatter ? scatter_row<8> : gather_row<8>;
-    default: return scatter ? scatter_row<16> : gather_row<16>;
+    case 1:
+      return scatter ? scatter_row<1> : gather_row<1>;
+    case 2:
+      return scatter ? scatter_row<2> : gather_row<2>;
+    case 4:
+      return scatter ? scatter_row<4> : gather_row<4>;
+    case 8:
+      return scatter ? scatter_row<8> : gather_row<8>;
+    default:
+      return scatter ? scatter_row<16> : gather_row<16>;
   }
 }
 

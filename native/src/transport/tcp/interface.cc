@@ -83,11 +83,19 @@ Status address_towards(const std::string &host, SocketAddress &out) {
   return Status::from_errno(error, "no interface of this machine reaches host '", host, "'");
 }
 
+// Debian maps a host's own name to 127.0.1.1: the route to it says nothing about how others reach this host.
+bool own_name(const SocketAddress &address) {
+  return address.family() == AF_INET && address.host().starts_with("127.") && address.host() != "127.0.0.1";
+}
+
 }  // namespace
 
 Status choose_address(const std::string &interface, const std::string &route_to, SocketAddress &out) {
   if (!interface.empty() && parse_numeric(interface, 0, out).ok()) return {};
-  if (interface.empty() && !route_to.empty()) return address_towards(route_to, out);
+  if (interface.empty() && !route_to.empty()) {
+    DICOMM_TRY(address_towards(route_to, out));
+    if (!own_name(out)) return {};
+  }
 
   std::vector<Candidate> all;
   DICOMM_TRY(list_interfaces(all));
