@@ -6,7 +6,7 @@ import json
 from types import TracebackType
 from typing import Any
 
-from dicomm import _native
+from dicomm import _native, interruptible
 from dicomm._native import OPCODES, ffi, lib
 from dicomm.buffer import dtype_code
 from dicomm.context import Context
@@ -62,8 +62,13 @@ class Communicator(ObjectOperations):
             name or f"{self.name}/{color}", self.timeout, None, self._context.config.algorithms
         )
         out = ffi.new("dicomm_comm **")
+        handle = self._open()
+
+        def run() -> None:
+            _native.check(lib.dicomm_comm_split(handle, color, key, options[0], out))
+
         try:
-            _native.check(lib.dicomm_comm_split(self._open(), color, key, options[0], out))
+            interruptible.call(run, lambda: self.abort(f"rank {self.rank} was interrupted in split"))
         except (TypeError, OverflowError) as error:
             raise InvalidArgument(f"split: color {color!r} or key {key!r}: {error}") from None
         if out[0] == ffi.NULL:

@@ -58,6 +58,11 @@ class Context:
         if handle is not None:
             lib.dicomm_context_close(handle)
 
+    def abandon(self) -> None:
+        """After an interrupt: a thread may still be inside it, so nobody touches it again."""
+        self.handle = None
+        _live.discard(self)
+
 
 def _after_fork_in_child() -> None:
     for context in _live:

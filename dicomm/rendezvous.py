@@ -77,19 +77,26 @@ def init(
     meeting = meet(source, rank, size, job, config)
     deadline = time.monotonic() + config.init_timeout
     prefix = f"dicomm/{meeting.job}/{meeting.attempt}/{_count_call(source, meeting)}"
-    store = stores.open_store(meeting, config.init_timeout)
+    context = Context(config, config.secret_bytes(), _route(meeting))
     try:
-        context = Context(config, config.secret_bytes(), _route(meeting))
-        try:
-            left = max(0.001, deadline - time.monotonic())
-            options = comm_options(name, timeout or config.timeout, left, config.algorithms)
-            handle = store.create(context.handle, prefix, meeting.rank, meeting.size, options[0])
-            comm = Communicator(handle, context, world=True, allow_pickle=allow_pickle)
-        except BaseException:
-            context.close()
-            raise
-    finally:
+        store = stores.open_store(meeting, config.init_timeout)
+    except BaseException:
+        context.close()
+        raise
+    try:
+        left = max(0.001, deadline - time.monotonic())
+        options = comm_options(name, timeout or config.timeout, left, config.algorithms)
+        handle = store.create(context.handle, prefix, meeting.rank, meeting.size, options[0])
+        comm = Communicator(handle, context, world=True, allow_pickle=allow_pickle)
+    except Exception:
+        context.close()
         store.leave()
+        raise
+    except BaseException:  # an interrupt: the native call goes on in its thread until the process ends
+        context.abandon()
+        stores.abandon(store)
+        raise
+    store.leave()
     return comm
 
 

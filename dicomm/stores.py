@@ -9,7 +9,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from dicomm import _native
+from dicomm import _native, interruptible
 from dicomm._native import ffi, lib
 from dicomm.errors import DicommError
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # Seconds the process that serves a store waits at its end for ranks that are still reading it.
 _LINGER = 3.0
 _LEFT = "dicomm/left"
+_PIECE = 0.2
 
 
 class LocalStore:
@@ -49,12 +50,14 @@ class TorchStore:
         self.store.set(key, value)
 
     def get(self, key: str, timeout: float) -> bytes:
-        try:
-            self.store.wait([key], datetime.timedelta(seconds=min(timeout, 1e6)))
-        except Exception as error:
-            if not self.check(key):
-                raise TimeoutError(key) from error
-            raise
+        # Torch's wait does not return on a signal, so wait in short pieces.
+        end = time.monotonic() + timeout
+        while not self.check(key):
+            left = end - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(key)
+            with contextlib.suppress(Exception):  # its time-out has a class of its own in every version
+                self.store.wait([key], datetime.timedelta(seconds=min(left, _PIECE)))
         value = self.store.get(key)
         return value.encode() if isinstance(value, str) else bytes(value)
 
@@ -83,13 +86,23 @@ class Store:
 
     def create(self, context: Any, prefix: str, rank: int, size: int, options: Any) -> Any:
         """dicomm_comm_create: blocks until all ranks are known. Returns the native communicator."""
-        out = ffi.new("dicomm_comm **")
-        with self.lock:
-            self.readers += size
-            status = lib.dicomm_comm_create(context, self.handle, prefix.encode(), rank, size, options, out)
-            if status != _native.OK:
-                raise _native.last_exception() from (self.adapter.failure if self.adapter else None)
-        return out[0]
+
+        def run() -> Any:
+            out = ffi.new("dicomm_comm **")
+            with self.lock:
+                self.readers += size
+                status = lib.dicomm_comm_create(
+                    context, self.handle, prefix.encode(), rank, size, options, out
+                )
+                if status == _native.OK:
+                    return out[0]
+                cause = self.adapter.failure if self.adapter else None
+                if cause is not None and not isinstance(cause, Exception):
+                    raise cause  # KeyboardInterrupt, raised in the Python store
+                raise _native.last_exception() from cause
+
+        # A Python store is called on this thread, and handlers run whenever it is.
+        return run() if self.adapter else interruptible.call(run)
 
     def add(self, key: str, delta: int) -> int:
         result = ffi.new("int64_t *")
@@ -159,6 +172,13 @@ def close_all() -> None:
         store.close()
 
 
+def abandon(store: Store) -> None:
+    """After an interrupt: a thread may still be inside the store, so nobody touches it again."""
+    with _lock:
+        for url in [url for url, served in _served.items() if served is store]:
+            del _served[url]
+
+
 def _url(store: Store) -> str:
     return _native.text(lib.dicomm_store_url, store.handle)
 
@@ -169,9 +189,13 @@ def _open(url: str, secret: bytes, timeout: float) -> Any:
     held = ffi.new("uint8_t[]", secret or b"\0")
     options.secret, options.secret_len = held, len(secret)
     options.timeout_ns = _native.nanoseconds(timeout)
-    out = ffi.new("dicomm_store **")
-    _native.check(lib.dicomm_store_open(url.encode(), options, out))
-    return out[0]
+
+    def run() -> Any:
+        out = ffi.new("dicomm_store **")
+        _native.check(lib.dicomm_store_open(url.encode(), options, out))
+        return out[0], held
+
+    return interruptible.call(run)[0]
 
 
 atexit.register(close_all)

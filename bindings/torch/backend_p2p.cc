@@ -96,6 +96,13 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions &options, bool wait_al
 void Backend::gather_barrier_messages(int64_t timeout_ns, uint64_t tag, bool wait_all_ranks) {
   const auto milliseconds = timeout_ns / 1'000'000;
   const auto start_time = std::chrono::steady_clock::now();
+  const auto check_time = [&] {
+    const std::chrono::nanoseconds spent = std::chrono::steady_clock::now() - start_time;
+    if (spent.count() < timeout_ns) return;
+    C10_THROW_ERROR(DistBackendError,
+                    c10::str("[Rank 0]: Rank 0 timed out in monitoredBarrier after ", milliseconds, " ms."));
+  };
+  check_time();  // a time-out of zero
   Operations reports;
   for (int rank = 1; rank < getSize(); ++rank) {
     reports.push_back(start(empty_message(DICOMM_RECV, rank, tag, timeout_ns)));
@@ -120,11 +127,7 @@ void Backend::gather_barrier_messages(int64_t timeout_ns, uint64_t tag, bool wai
         c10::str("[Rank 0]: Rank", missing.size() > 1 ? "s " : " ", c10::Join(", ", missing),
                  " failed to pass monitoredBarrier in ", milliseconds, " ms. Original error: ", cause));
   }
-  const std::chrono::nanoseconds spent = std::chrono::steady_clock::now() - start_time;
-  if (spent.count() >= timeout_ns) {
-    C10_THROW_ERROR(DistBackendError,
-                    c10::str("[Rank 0]: Rank 0 timed out in monitoredBarrier after ", milliseconds, " ms."));
-  }
+  check_time();
   Operations answers;
   for (int rank = 1; rank < getSize(); ++rank) {
     answers.push_back(start(empty_message(DICOMM_SEND, rank, tag, timeout_ns)));

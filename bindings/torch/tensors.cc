@@ -121,8 +121,9 @@ void check_input(const at::Tensor &tensor) {
 
 void check_output(const at::Tensor &tensor) {
   check_input(tensor);
-  TORCH_CHECK_VALUE(!is_lazy(tensor), "dicomm: a tensor to be written is a lazily conjugated or negated view; "
-                                      "call resolve_conj() or resolve_neg() first");
+  TORCH_CHECK_VALUE(!is_lazy(tensor),
+                    "dicomm: a tensor to be written is a lazily conjugated or negated view; "
+                    "call resolve_conj() or resolve_neg() first");
   TORCH_CHECK_VALUE(at::has_internal_overlap(tensor) != at::MemOverlap::Yes,
                     "dicomm: a tensor to be written has several elements in one place (an expanded "
                     "tensor?); make it contiguous first");

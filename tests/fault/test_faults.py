@@ -135,6 +135,40 @@ def test_ctrl_c_ends_a_waiting_rank_at_once() -> None:
         assert "interrupted" in job.output(0)
 
 
+@pytest.mark.parametrize("place", ["init", "client", "split"])
+def test_ctrl_c_ends_init_and_split_at_once(place: str) -> None:
+    source = """
+    source, rank = {
+        "init": (None, 0),
+        "client": ("tcp://127.0.0.1:9", 1),  # nobody serves there
+        "split": (None, int(os.environ["DICOMM_RANK"])),
+    }["%s"]
+    try:
+        if source is None and "%s" == "init":
+            os.environ["DICOMM_SIZE"] = "3"
+        if "%s" == "split":
+            comm = dicomm.init()
+            say("waiting")
+            if rank == 1:
+                time.sleep(60)
+            comm.split(0)
+        else:
+            say("waiting")
+            dicomm.init(source, rank=rank)
+    except KeyboardInterrupt:
+        say("interrupted")
+        raise SystemExit(5)
+    """
+    with Job(2, source.replace("%s", place), join=False) as job:
+        job.wait_for(0, "waiting")
+        time.sleep(0.7)
+        start = time.monotonic()
+        job.signal(0, signal.SIGINT)
+        assert job.wait([0], timeout=15) == [5], job.output(0)
+        assert time.monotonic() - start < 3
+        assert "interrupted" in job.output(0)
+
+
 def test_sigterm_ends_a_waiting_rank_at_once() -> None:
     with Job(2, "say('waiting')\nif comm.rank == 0: comm.recv(np.zeros(1), 1)\ntime.sleep(60)") as job:
         job.wait_for(0, "waiting")

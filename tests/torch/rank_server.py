@@ -21,7 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo  # what the tests import, once for all ranks
 import torch.distributed as dist
+import torch.distributed.checkpoint
+import torch.distributed.fsdp
+import torch.distributed.pipelining
+import torch.distributed.tensor.parallel
 
 
 def run_rank(job: dict[str, Any], rank: int, directory: Path) -> int:

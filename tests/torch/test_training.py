@@ -68,7 +68,7 @@ def ddp_hooks(rank: int, size: int) -> None:
     check_equal(model.module, size)
 
     model = DistributedDataParallel(network())
-    model.register_comm_hook(None, default_hooks.bf16_compress_hook)
+    model.register_comm_hook(None, default_hooks.fp16_compress_hook)
     train(model, rank, 1)
 
     model = DistributedDataParallel(network())

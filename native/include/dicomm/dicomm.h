@@ -206,7 +206,7 @@ typedef struct dicomm_context_options {
 
 DICOMM_API dicomm_status dicomm_context_create(const dicomm_context_options *options, dicomm_context **out);
 /* JSON object: id, address, interface, sockets_per_peer, eager_bytes, counters (connections, strangers
- * dropped, bytes and messages per path). */
+ * dropped, bytes and messages) under "transports". */
 DICOMM_API size_t dicomm_context_info(dicomm_context *context, char *buf, size_t cap);
 /* In a forked child, once, before anything else: drops the child's copies of the sockets without a
  * word to any peer. The context can then only be closed. */

@@ -29,6 +29,11 @@ Status Status::system_failure(dicomm_status code, int error, std::string_view wh
 
 std::string Status::message() const {
   if (!failure_) return dicomm_status_text(DICOMM_OK);
+  return concat(sentence(), " [", dicomm_status_name(failure_->code), "]");
+}
+
+std::string Status::sentence() const {
+  if (!failure_) return "";
   const Failure &f = *failure_;
   std::ostringstream out;
   if (!f.op.empty()) {
@@ -46,7 +51,6 @@ std::string Status::message() const {
   }
   out << f.text;
   if (!f.foreign_domain.empty()) out << " (" << f.foreign_domain << " " << f.foreign_code << ")";
-  out << " [" << dicomm_status_name(f.code) << "]";
   return out.str();
 }
 

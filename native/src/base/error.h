@@ -68,6 +68,7 @@ class [[nodiscard]] Status {
   }
   // The one sentence users read: op, seq, rank, peer, path, bytes, time waited, cause, foreign code.
   std::string message() const;
+  std::string sentence() const;  // the same without the status' name
   void fill(dicomm_error *out) const;
 
  private:

@@ -215,9 +215,10 @@ void Communicator::on_remote_failure(int source, dicomm_status code, const std::
                                      const Wire &wire) {
   // What every rank must know by its own name stays that; the rest is, for this rank, an abort.
   const bool same = code == DICOMM_MISMATCH || code == DICOMM_PEER_LOST || code == DICOMM_CONNECT_FAILED;
-  fail(Status(Failure{.code = same ? code : DICOMM_ABORTED,
-                      .text = concat(describe_rank(source), " reports: ", text),
-                      .peer = wire.root < size() ? wire.root : -1}));
+  fail(Status(
+      Failure{.code = same ? code : DICOMM_ABORTED,
+              .text = concat(describe_rank(source), " reports: ", text),
+              .peer = wire.root >= 0 && wire.root < size() && wire.root != rank() ? wire.root : source}));
 }
 
 void Communicator::fail(const Status &why) {
@@ -230,7 +231,7 @@ void Communicator::fail(const Status &why) {
   wire.root = why.failure()->peer;
   // A report that is passed on is not wrapped again.
   const std::string text =
-      why.failure()->text.find(" reports: ") != std::string::npos ? why.failure()->text : why.message();
+      why.failure()->text.find(" reports: ") != std::string::npos ? why.failure()->text : why.sentence();
   for (int peer = 0; peer < size(); ++peer) {
     const Link *link = channel_->links[static_cast<size_t>(peer)];
     if (peer != rank() && link != nullptr && link->endpoint != nullptr)
