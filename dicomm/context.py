@@ -28,8 +28,8 @@ class Context:
         self.communicators: list[Communicator] = []
         options = ffi.new("dicomm_context_options *")
         options.size = ffi.sizeof("dicomm_context_options")
-        strings = [ffi.new("char[]", text.encode()) for text in (config.interface, route_to)]
-        options.interface, options.route_to = strings
+        strings = [ffi.new("char[]", text.encode()) for text in (config.interface, route_to, config.paths)]
+        options.interface, options.route_to, options.paths = strings
         held_secret = ffi.new("uint8_t[]", secret or b"\0")
         options.secret, options.secret_len = held_secret, len(secret)
         options.sockets_per_peer = config.sockets_per_peer

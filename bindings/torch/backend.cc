@@ -25,15 +25,17 @@ void Call::output(const at::Tensor &tensor) {
 }
 
 Backend::Backend(std::shared_ptr<Process> process, c10::intrusive_ptr<c10d::Store> store, int rank, int size,
-                 c10::intrusive_ptr<Options> options)
-    : c10d::Backend(rank, size), process_(std::move(process)), options_(std::move(options)) {
+                 const Options &options)
+    : c10d::Backend(rank, size), process_(std::move(process)), options_("dicomm", options.timeout) {
+  options_.group_name = options.group_name;
+  options_.global_ranks_in_group = options.global_ranks_in_group;
   store = without_device_prefix(store);
   const auto context = process_->context(host(store));
   WrappedStore wrapped(store);
-  const int64_t timeout_ns = timeout_of(options_->timeout);
+  const int64_t timeout_ns = timeout_of(options_.timeout);
   dicomm_comm_options native{};
   native.size = sizeof(native);
-  native.name = options_->group_name.c_str();
+  native.name = options_.group_name.c_str();
   native.timeout_ns = timeout_ns;
   native.init_timeout_ns = timeout_ns;
   native.algorithms = process_->settings().algorithms.c_str();
@@ -49,8 +51,12 @@ Backend::Backend(std::shared_ptr<Process> process, c10::intrusive_ptr<c10d::Stor
   process_->add(comm_);
 }
 
+c10::intrusive_ptr<c10d::Backend::Options> Backend::getBackendOptions() {
+  return c10::make_intrusive<GroupOptions>(options_);
+}
+
 void Backend::setTimeout(std::chrono::milliseconds timeout) {
-  options_->timeout = timeout;
+  options_.timeout = timeout;
   comm_->set_timeout(timeout_of(timeout));
 }
 
@@ -59,9 +65,8 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
                                                  const c10::intrusive_ptr<Options> &options) {
   const auto self = std::find(ranks.begin(), ranks.end(), getRank());
   TORCH_CHECK_VALUE(self != ranks.end(), "dicomm: rank ", getRank(), " is not in the group to be split off");
-  auto chosen = c10::make_intrusive<Options>(options ? *options : *options_);
   return c10::make_intrusive<Backend>(process_, store, static_cast<int>(self - ranks.begin()),
-                                      static_cast<int>(ranks.size()), std::move(chosen));
+                                      static_cast<int>(ranks.size()), options ? *options : options_);
 }
 
 std::shared_ptr<Operation> Backend::start(Call call) {
@@ -98,8 +103,10 @@ Backend::WorkPtr Backend::work(Title title, const Tensors &inputs, Call call, Te
   return work(title, inputs, std::move(operations), std::move(outputs));
 }
 
+// Forgets a batch that an exception left without its end.
 void Backend::startCoalescing() {
-  TORCH_CHECK(!coalescing_, "dicomm: startCoalescing() inside another one");
+  coalesced_.clear();
+  coalesced_outputs_.clear();
   coalescing_ = true;
 }
 

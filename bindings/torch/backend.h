@@ -35,6 +35,12 @@ struct Call {
   void output(const at::Tensor &tensor);
 };
 
+// split_group copies options with copy.deepcopy, for which module.cc gives this class, not the base, a
+// method.
+struct GroupOptions : c10d::Backend::Options {
+  using c10d::Backend::Options::Options;
+};
+
 class Backend : public c10d::Backend {
  public:
   using Tensors = std::vector<at::Tensor>;
@@ -43,10 +49,11 @@ class Backend : public c10d::Backend {
 
   // Blocks until all ranks have come. `store` is as torch hands it to a backend's creator.
   Backend(std::shared_ptr<Process> process, c10::intrusive_ptr<c10d::Store> store, int rank, int size,
-          c10::intrusive_ptr<Options> options);
+          const Options &options);
 
   const std::string getBackendName() const override { return "dicomm"; }
-  c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
+  // A copy: ProcessGroup::splitGroup writes the new group's name into what it gets here.
+  c10::intrusive_ptr<Options> getBackendOptions() override;
   bool supportsCoalescing() const override { return true; }
   bool supportsSplitting() const override { return true; }
   void setTimeout(std::chrono::milliseconds timeout) override;
@@ -111,7 +118,7 @@ class Backend : public c10d::Backend {
   void check_rank(int64_t rank, const char *what) const;
 
   std::shared_ptr<Process> process_;
-  c10::intrusive_ptr<Options> options_;
+  GroupOptions options_;
   std::shared_ptr<Comm> comm_;
   std::atomic<uint64_t> sequence_{0};  // collectives started
   uint64_t monitored_barriers_ = 0;

@@ -71,7 +71,7 @@ Backend::WorkPtr Backend::recvAnysource(Tensors &tensors, int tag) {
 
 // Every rank reports to rank 0, which alone knows who is missing; its answer lets the others pass.
 void Backend::monitoredBarrier(const c10d::BarrierOptions &options, bool wait_all_ranks) {
-  const auto timeout = options.timeout == c10d::kUnsetTimeout ? options_->timeout : options.timeout;
+  const auto timeout = options.timeout == c10d::kUnsetTimeout ? options_.timeout : options.timeout;
   const uint64_t tag = kMonitoredBarrierTag + monitored_barriers_++;
   const int64_t timeout_ns = timeout_of(timeout);
   if (getRank() == 0) return gather_barrier_messages(timeout_ns, tag, wait_all_ranks);

@@ -37,16 +37,20 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       .def("close", &Process::close)
       .def("after_fork", &Process::after_fork);
 
+  py::class_<GroupOptions, c10d::Backend::Options, c10::intrusive_ptr<GroupOptions>>(module, "Options")
+      .def("__deepcopy__", [](const GroupOptions &self, const py::dict &) {
+        return c10::make_intrusive<GroupOptions>(self);
+      });
+
   py::class_<Backend, c10d::Backend, c10::intrusive_ptr<Backend>>(module, "Backend")
       .def(py::init([](std::shared_ptr<Process> process, c10::intrusive_ptr<c10d::Store> store, int rank,
                        int size, std::chrono::milliseconds timeout, std::string name,
                        std::vector<uint64_t> global_ranks) {
-             auto options = c10::make_intrusive<c10d::Backend::Options>("dicomm", timeout);
-             options->group_name = std::move(name);
-             options->global_ranks_in_group = std::move(global_ranks);
+             GroupOptions options("dicomm", timeout);
+             options.group_name = std::move(name);
+             options.global_ranks_in_group = std::move(global_ranks);
              py::gil_scoped_release released;
-             return c10::make_intrusive<Backend>(std::move(process), std::move(store), rank, size,
-                                                 std::move(options));
+             return c10::make_intrusive<Backend>(std::move(process), std::move(store), rank, size, options);
            }),
            py::arg("process"), py::arg("store"), py::arg("rank"), py::arg("size"), py::kw_only(),
            py::arg("timeout"), py::arg("name"), py::arg("global_ranks"))

@@ -104,8 +104,10 @@ void Process::abort(const std::string &reason) {
 void Process::close() {
   GilReleased released;
   const auto comms = live();
+  const auto end = std::chrono::steady_clock::now() + kExitGrace;
   for (const auto &comm : comms) {
-    comm->set_timeout(std::chrono::nanoseconds(kExitGrace).count());
+    const std::chrono::nanoseconds left = end - std::chrono::steady_clock::now();
+    comm->set_timeout(std::max<int64_t>(left.count(), 1));
     comm->close();
   }
   if (!comms.empty()) comms.front()->completions()->drain(kExitGrace);

@@ -15,8 +15,8 @@ int32_t move_dtype(const at::Tensor &tensor);
 // NotImplementedError for a type without arithmetic in dicomm.
 int32_t reduce_dtype(const at::Tensor &tensor);
 
-// Throws unless dicomm can read (write) the tensor: defined, dense, in host memory; a written one must be what
-// memory holds, without several elements in one place, as expanded tensors have.
+// Throws unless dicomm can read (write) the tensor: defined, dense, in host memory; a written one must be
+// what memory holds, without several elements in one place, as expanded tensors have.
 void check_input(const at::Tensor &tensor);
 void check_output(const at::Tensor &tensor);
 // All of one dtype.

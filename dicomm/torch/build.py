@@ -125,6 +125,12 @@ def load() -> ModuleType:
     config = Config.from_environment()
     torch = Torch.find(config.torch_dir)
     _check_version(torch)
+    running = sys.modules["torch"].__version__ if "torch" in sys.modules else torch.version
+    if running.split(".")[:2] != torch.version.split(".")[:2]:
+        raise ImportError(
+            f"DICOMM_TORCH_DIR names torch {torch.version}, but this process runs torch {running}: a plugin "
+            "made for one minor version does not fit another; unset DICOMM_TORCH_DIR"
+        )
     installed, cached = _candidates(torch, config)
     if installed.exists():
         return _import(installed, torch)
@@ -147,9 +153,12 @@ def _import(path: Path, torch: Torch) -> ModuleType:
             "python -m dicomm.torch.build"
         ) from error
     loader.exec_module(module)
-    if module.ABI_VERSION != _native.ABI_VERSION:
+    made_for = module.TORCH_VERSION.split(".")[:2]
+    if made_for != torch.version.split(".")[:2] or module.ABI_VERSION != _native.ABI_VERSION:
         raise ImportError(
-            f"{path} was compiled for another version of dicomm; run python -m dicomm.torch.build"
+            f"{path} was compiled for torch {module.TORCH_VERSION} and version {module.ABI_VERSION} of "
+            f"dicomm's ABI, not for torch {torch.version} and version {_native.ABI_VERSION}: run "
+            "python -m dicomm.torch.build"
         )
     return module
 

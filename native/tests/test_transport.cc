@@ -1,6 +1,7 @@
 // The transports of this build in the conformance suite.
 #include "transport/loopback/transport.h"
 #include "transport/registry.h"
+#include "transport/shm/transport.h"
 #include "transport/tcp/transport.h"
 #include "transport_suite.h"
 
@@ -22,6 +23,16 @@ suite::Party::Make tcp(const char *interface, uint32_t sockets) {
   };
 }
 
+std::unique_ptr<Transport> shm(Reactor &reactor, Sink &sink, const PeerAddress &self) {
+  StreamOptions options;
+  options.self = self;
+  auto transport = std::make_unique<ShmTransport>(reactor, sink, options);
+  const Status status = transport->open();
+  INFO(status.message());
+  REQUIRE(status.ok());
+  return transport;
+}
+
 std::unique_ptr<Transport> loopback(Reactor &reactor, Sink &sink, const PeerAddress &self) {
   return std::make_unique<LoopbackTransport>(reactor, sink, self.id);
 }
@@ -29,6 +40,7 @@ std::unique_ptr<Transport> loopback(Reactor &reactor, Sink &sink, const PeerAddr
 }  // namespace
 
 DICOMM_TRANSPORT_SUITE("loopback", suite::Setup{loopback, true})
+DICOMM_TRANSPORT_SUITE("shm", suite::Setup{shm})
 DICOMM_TRANSPORT_SUITE("tcp", suite::Setup{tcp("127.0.0.1", 1)})
 DICOMM_TRANSPORT_SUITE("tcp, three sockets", suite::Setup{tcp("127.0.0.1", 3), false, false})
 DICOMM_TRANSPORT_SUITE("tcp over IPv6", suite::Setup{tcp("::1", 1)})
@@ -44,7 +56,7 @@ TEST_CASE("transport registry") {
   REQUIRE(make_transports(reactor, const_cast<suite::Party &>(sink), options, transports).ok());
   CHECK(transports.size() == transport_names().size());
   const std::string text = addresses(transports);
-  CHECK(text.starts_with("tcp 127.0.0.1 "));
+  CHECK(text.find("tcp 127.0.0.1 ") != std::string::npos);
 
   PeerAddress self = options.self, peer;
   self.address = text;
@@ -52,6 +64,8 @@ TEST_CASE("transport registry") {
   random_bytes(peer.id);
   CHECK(choose_transport(transports, peer) == nullptr);
   peer.address = "new 1 2 3\n" + text + "\nother";
+  CHECK(choose_transport(transports, peer)->name() == std::string("shm"));
+  peer.address = text.substr(text.find("tcp "));  // a process of another host
   CHECK(choose_transport(transports, peer)->name() == std::string("tcp"));
 
   options.interface = "nonesuch0";
@@ -61,5 +75,11 @@ TEST_CASE("transport registry") {
   options.interface = "";
   options.route_to = "127.0.0.1";
   REQUIRE(make_transports(reactor, const_cast<suite::Party &>(sink), options, transports).ok());
+  CHECK(addresses(transports).find("tcp 127.0.0.1 ") != std::string::npos);
+  options.paths = "tcp";
+  REQUIRE(make_transports(reactor, const_cast<suite::Party &>(sink), options, transports).ok());
   CHECK(addresses(transports).starts_with("tcp 127.0.0.1 "));
+  options.paths = "tcp>teleport";
+  CHECK(make_transports(reactor, const_cast<suite::Party &>(sink), options, transports).code() ==
+        DICOMM_INVALID_ARGUMENT);
 }

@@ -6,6 +6,7 @@
 
 #include "base/handshake.h"
 #include "base/net.h"
+#include "transport/tcp/connection.h"
 #include "transport/tcp/transport.h"
 #include "transport_suite.h"
 
@@ -56,7 +57,7 @@ UniqueFd raw_connection(const Party &to) {
 }
 
 // A peer made by hand, authenticated. Drives `to` meanwhile; the handshake's verdict is in `verdict`.
-UniqueFd raw_peer(Party &to, const TcpHello &hello, Bytes key, Status &status, uint32_t &verdict) {
+UniqueFd raw_peer(Party &to, const StreamHello &hello, Bytes key, Status &status, uint32_t &verdict) {
   UniqueFd fd = raw_connection(to);
   Hello bytes;
   std::memcpy(bytes.data(), &hello, sizeof(hello));
@@ -69,8 +70,8 @@ UniqueFd raw_peer(Party &to, const TcpHello &hello, Bytes key, Status &status, u
   return fd;
 }
 
-TcpHello hello_for(const Party &to) {
-  TcpHello hello{};
+StreamHello hello_for(const Party &to) {
+  StreamHello hello{};
   random_bytes(hello.id);
   hello.target = to.self.id;
   std::strcpy(hello.host, "raw");
@@ -127,7 +128,7 @@ TEST_CASE("tcp: who does not know the key gets nothing, and is told why") {
   // A client that ignores that the server is not proven to it still has to prove itself.
   Status status;
   uint32_t verdict = 99;
-  const TcpHello hello = hello_for(b);
+  const StreamHello hello = hello_for(b);
   const UniqueFd fd = raw_peer(b, hello, wrong.key, status, verdict);
   CHECK(status.code() == DICOMM_CONNECT_FAILED);
   CHECK(counter(b, "connections") == 0);
@@ -135,7 +136,7 @@ TEST_CASE("tcp: who does not know the key gets nothing, and is told why") {
 
 TEST_CASE("tcp: the hello names the target, so a recycled port is noticed") {
   Party b(tcp(), 2);
-  TcpHello hello = hello_for(b);
+  StreamHello hello = hello_for(b);
   hello.target[3] ^= std::byte{1};
   Status status;
   uint32_t verdict = 99;

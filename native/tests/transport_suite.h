@@ -98,7 +98,9 @@ class Party final : public Sink {
 
   bool step(Nanos until = 0) {
     Reactor::Batch batch;
-    reactor.fetch(batch, reactor.has_posted() ? 0 : std::min(until, reactor.next_timer()));
+    const bool busy = reactor.arm() || reactor.has_posted();
+    reactor.fetch(batch, busy ? 0 : std::min(until, reactor.next_timer()));
+    reactor.disarm();
     dispatching = true;
     const bool ran = reactor.dispatch(batch);
     dispatching = false;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import subprocess
 import sys
@@ -47,6 +48,11 @@ def split(rank: int, size: int) -> None:
     part.allreduce([tensor]).wait()
     assert tensor.item() == sum(ranks)
     part.shutdown()
+    backend = world._get_backend(torch.device("cpu"))
+    assert backend.supports_splitting
+    assert backend.options.group_name != f"part-{ranks[0]}"
+    copied = copy.deepcopy(backend.options)  # as dist.split_group does, which asks for an accelerator first
+    assert (copied.backend, copied._timeout) == ("dicomm", backend.options._timeout)
     assert total() == sum(range(1, size + 1))
 
 
@@ -184,7 +190,7 @@ def test_mismatch_is_found(ranks) -> None:
 
 
 ELASTIC = """
-import os, sys
+import os, pathlib, sys
 import torch, torch.distributed as dist
 attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 dist.init_process_group("dicomm")
@@ -193,7 +199,7 @@ dist.all_reduce(tensor)
 if attempt == 0 and dist.get_rank() == 1:
     os._exit(9)
 dist.all_reduce(tensor)
-print("result", attempt, tensor.item(), flush=True)
+pathlib.Path(sys.argv[1], f"{attempt}-{dist.get_rank()}").write_text(str(tensor.item()))
 dist.destroy_process_group()
 """
 
@@ -218,4 +224,5 @@ def test_elastic_restart_over_the_same_store(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split("\n").count("result 1 6.0") == 2, done.stdout + done.stderr
+    assert [(tmp_path / f"1-{rank}").read_text() for rank in (0, 1)] == ["6.0", "6.0"], done.stderr
+    assert not list(tmp_path.glob("0-*"))

@@ -202,10 +202,11 @@ typedef struct dicomm_context_options {
   uint64_t eager_bytes;         /* longer messages use the rendezvous protocol; 0: default */
   int64_t spin_ns;              /* how long a wait polls before it sleeps; -1: default */
   int64_t handshake_timeout_ns; /* a connection not authenticated by then is dropped; 0: default */
+  const char *paths;         /* "" all, else those to use: "shm>tcp", "tcp" */
 } dicomm_context_options;
 
 DICOMM_API dicomm_status dicomm_context_create(const dicomm_context_options *options, dicomm_context **out);
-/* JSON object: id, address, interface, sockets_per_peer, eager_bytes, counters (connections, strangers
+/* JSON object: id, address, sockets_per_peer, eager_bytes, counters (connections, strangers
  * dropped, bytes and messages) under "transports". */
 DICOMM_API size_t dicomm_context_info(dicomm_context *context, char *buf, size_t cap);
 /* In a forked child, once, before anything else: drops the child's copies of the sockets without a
@@ -235,8 +236,8 @@ DICOMM_API dicomm_status dicomm_comm_create(dicomm_context *context, dicomm_stor
  * NULL). Blocks. options may be NULL: the parent's. */
 DICOMM_API dicomm_status dicomm_comm_split(dicomm_comm *comm, int32_t color, int32_t key,
                                            const dicomm_comm_options *options, dicomm_comm **out);
-/* JSON object: name, id, rank, size, seq, timeout_ns, hosts, failed (null or message), paths: bytes,
- * messages, retries and fallbacks per path and peer. */
+/* JSON object: name, id, rank, size, seq, timeout_ns, hosts, failed (null or message), peers: path,
+ * messages and bytes each way, per rank there is a connection to. */
 DICOMM_API size_t dicomm_comm_info(dicomm_comm *comm, char *buf, size_t cap);
 DICOMM_API void dicomm_comm_set_timeout(dicomm_comm *comm, int64_t timeout_ns);
 /* Fails every pending and later operation on all ranks with ABORTED; the first reason wins. Does not block.

@@ -42,6 +42,7 @@ dicomm_status dicomm_context_create(const dicomm_context_options *given, dicomm_
     dicomm::ContextOptions context;
     context.interface = dicomm::text_or_empty(options.interface);
     context.route_to = dicomm::text_or_empty(options.route_to);
+    context.paths = dicomm::text_or_empty(options.paths);
     if (options.secret != nullptr) {
       const auto *from = reinterpret_cast<const std::byte *>(options.secret);
       context.secret.assign(from, from + options.secret_len);

@@ -44,6 +44,7 @@ Status Context::open() {
   transport.self = self_;
   transport.interface = options_.interface;
   transport.route_to = options_.route_to;
+  transport.paths = options_.paths;
   transport.sockets_per_peer = options_.sockets_per_peer;
   transport.handshake_timeout = options_.handshake_timeout;
   auto lock = engine_.lock();

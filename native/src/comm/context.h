@@ -16,6 +16,7 @@ class Communicator;
 struct ContextOptions {
   std::string interface;
   std::string route_to;
+  std::string paths;
   std::vector<std::byte> secret;
   uint32_t sockets_per_peer = 1;
   uint32_t log_level = 2;

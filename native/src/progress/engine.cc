@@ -145,7 +145,7 @@ void Engine::expire() {
 
 void Engine::poll() {
   Reactor::Batch batch;
-  reactor_.fetch(batch, 0);
+  reactor_.peek(batch);
   reactor_.dispatch(batch);
   expire();
   settle();
@@ -161,10 +161,11 @@ void Engine::become_driver(Waiter &me, Nanos until) {
 bool Engine::sleep(Lock &lock, Waiter &me, Nanos until) {
   Reactor::Batch batch;
   become_driver(me, until);
-  const Nanos wake_at = driver_until_;
+  const Nanos wake_at = reactor_.arm() ? 0 : driver_until_;
   lock.unlock();
   reactor_.fetch(batch, wake_at);
   lock.lock();
+  reactor_.disarm();
   driver_ = nullptr;
   me.in_reactor = false;
   reactor_.dispatch(batch);

@@ -47,6 +47,31 @@ void Reactor::remove(int fd) {
   slots_[fd].handler = nullptr;
 }
 
+void Reactor::remove(Poller *poller) {
+  // The place stays while dispatch may be walking over it; dispatch sweeps.
+  std::replace(pollers_.begin(), pollers_.end(), poller, static_cast<Poller *>(nullptr));
+}
+
+bool Reactor::arm() {
+  bool ready = false;
+  for (Poller *poller : pollers_) {
+    if (poller != nullptr && poller->arm()) ready = true;
+  }
+  return ready;
+}
+
+void Reactor::disarm() {
+  for (Poller *poller : pollers_) {
+    if (poller != nullptr) poller->disarm();
+  }
+}
+
+void Reactor::peek(Batch &batch) {
+  batch.count = 0;
+  batch.interrupted = false;
+  if (pollers_.empty() || ++peeks_ % kPeekEvery == 0) fetch(batch, 0);
+}
+
 void Reactor::post(std::function<void()> task) { posted_.push_back(std::move(task)); }
 
 Reactor::Timer Reactor::at(Nanos when, std::function<void()> task) {
@@ -89,6 +114,12 @@ bool Reactor::dispatch(Batch &batch) {
     ran = true;
   }
   batch.count = 0;
+  if (!pollers_.empty()) {
+    for (size_t i = 0; i < pollers_.size(); ++i) {
+      if (pollers_[i] != nullptr && pollers_[i]->poll()) ran = true;
+    }
+    std::erase(pollers_, nullptr);
+  }
   while (!timers_.empty() && timers_.begin()->first.first <= now()) {
     auto task = std::move(timers_.begin()->second);
     timers_.erase(timers_.begin());
@@ -114,6 +145,7 @@ void Reactor::after_fork() {
   epoll_.reset();
   wakeup_.reset();
   slots_.clear();
+  pollers_.clear();
   posted_.clear();
   timers_.clear();
 }

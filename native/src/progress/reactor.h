@@ -27,6 +27,20 @@ class FdHandler {
   ~FdHandler() = default;
 };
 
+// A source of progress that has no file descriptor while somebody polls: shared memory.
+class Poller {
+ public:
+  // Looks for work and does it. True if there was some.
+  virtual bool poll() = 0;
+  // The process is about to sleep: from here until disarm() the other side must wake it through a descriptor.
+  // True: there is work already, do not sleep.
+  virtual bool arm() = 0;
+  virtual void disarm() = 0;
+
+ protected:
+  ~Poller() = default;
+};
+
 class Reactor {
  public:
   using Timer = std::pair<Nanos, uint64_t>;
@@ -38,6 +52,13 @@ class Reactor {
   Status add(int fd, uint32_t events, FdHandler *handler);
   void modify(int fd, uint32_t events);
   void remove(int fd);
+
+  // Polled by every dispatch until removed; may be removed from inside its own poll.
+  void add(Poller *poller) { pollers_.push_back(poller); }
+  void remove(Poller *poller);
+  // Around a fetch that may block. arm() true: there is work.
+  bool arm();
+  void disarm();
 
   // Runs the task at the end of the current or the next dispatch.
   void post(std::function<void()> task);
@@ -55,6 +76,9 @@ class Reactor {
     bool interrupted = false;
   };
   void fetch(Batch &batch, Nanos until);
+  // Never blocks. While there are pollers, asks the kernel only every few calls: polling them is what is
+  // fast.
+  void peek(Batch &batch);
   // Runs handlers, due timers and posted tasks until no posted task is left. Lock held. True if anything ran.
   bool dispatch(Batch &batch);
   // Makes a blocking fetch return. Any thread, with or without the lock.
@@ -79,6 +103,9 @@ class Reactor {
   std::map<Timer, std::function<void()>> timers_;
   uint64_t timer_ids_ = 0;
   std::vector<Slot> slots_;  // by file descriptor
+  static constexpr unsigned kPeekEvery = 16;
+  std::vector<Poller *> pollers_;
+  unsigned peeks_ = 0;
 };
 
 }  // namespace dicomm

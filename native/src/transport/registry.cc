@@ -1,24 +1,59 @@
 #include "transport/registry.h"
 
+#include <algorithm>
+
 #include "transport/loopback/transport.h"
+#include "transport/shm/transport.h"
 #include "transport/tcp/transport.h"
 
 namespace dicomm {
 
+namespace {
+
+Status parse_paths(const std::string &text, std::vector<std::string> &out) {
+  const std::vector<std::string> known = transport_names();
+  for (size_t begin = 0; begin <= text.size() && !text.empty();) {
+    const size_t end = std::min(text.find_first_of(">,", begin), text.size());
+    const std::string name = text.substr(begin, end - begin);
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      std::string names;
+      for (const std::string &one : known) names += " " + one;
+      return Status::make(DICOMM_INVALID_ARGUMENT, "path '", name, "' is not one of:", names);
+    }
+    out.push_back(name);
+    begin = end + 1;
+  }
+  return {};
+}
+
+}  // namespace
+
 Status make_transports(Reactor &reactor, Sink &sink, const TransportOptions &options, Transports &out) {
   out.clear();
-  out.push_back(std::make_unique<LoopbackTransport>(reactor, sink, options.self.id));
+  std::vector<std::string> paths;
+  DICOMM_TRY(parse_paths(options.paths, paths));
+  const auto wanted = [&](const char *name) {
+    return paths.empty() || std::find(paths.begin(), paths.end(), name) != paths.end();
+  };
+  StreamOptions stream;
+  stream.self = options.self;
+  stream.sockets_per_peer = options.sockets_per_peer;
+  stream.handshake_timeout = options.handshake_timeout;
+  stream.connect_timeout = options.connect_timeout;
 
-  TcpOptions tcp;
-  tcp.self = options.self;
-  tcp.interface = options.interface;
-  tcp.route_to = options.route_to;
-  tcp.sockets_per_peer = options.sockets_per_peer;
-  tcp.handshake_timeout = options.handshake_timeout;
-  tcp.connect_timeout = options.connect_timeout;
-  auto transport = std::make_unique<TcpTransport>(reactor, sink, tcp);
-  DICOMM_TRY(transport->open());
-  out.push_back(std::move(transport));
+  out.push_back(std::make_unique<LoopbackTransport>(reactor, sink, options.self.id));
+  if (wanted("shm")) {
+    auto shm = std::make_unique<ShmTransport>(reactor, sink, stream);
+    const Status opened = shm->open();
+    if (opened.ok()) out.push_back(std::move(shm));
+    if (!opened.ok() && !wanted("tcp")) return opened;
+  }
+  if (wanted("tcp")) {
+    TcpOptions tcp{stream, options.interface, options.route_to};
+    auto transport = std::make_unique<TcpTransport>(reactor, sink, tcp);
+    DICOMM_TRY(transport->open());
+    out.push_back(std::move(transport));
+  }
   return {};
 }
 
@@ -39,6 +74,6 @@ Transport *choose_transport(const Transports &transports, const PeerAddress &pee
   return nullptr;
 }
 
-std::vector<std::string> transport_names() { return {"loopback", "tcp"}; }
+std::vector<std::string> transport_names() { return {"loopback", "shm", "tcp"}; }
 
 }  // namespace dicomm

@@ -14,6 +14,7 @@ struct TransportOptions {
   PeerAddress self;
   std::string interface;  // "" or the name of an interface or a numeric address to listen on
   std::string route_to;   // "" or a host: listen on the address that reaches it
+  std::string paths;  // "" or the names of the transports to use, separated by '>' or ','; loopback always is
   uint32_t sockets_per_peer = 1;
   Nanos handshake_timeout = 5 * kSecond;  // for strangers at our listener
   Nanos connect_timeout = 10 * kSecond;   // from endpoint() to an authenticated connection

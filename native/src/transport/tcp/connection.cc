@@ -24,7 +24,7 @@ size_t frame_size(const Outgoing &message) { return kFrameHead + message.size; }
 }  // namespace
 
 // What one sendmsg is asked to write, in order: rest_, current_, control_, bulk_.
-struct Connection::Batch {
+struct TcpConnection::Batch {
   std::array<iovec, 1 + 3 * kBatch> iov;
   std::array<uint64_t, kBatch> lengths;
   size_t iov_count = 0;
@@ -52,25 +52,25 @@ struct Connection::Batch {
   }
 };
 
-Connection::Connection(TcpShared &shared, Owner &owner, UniqueFd fd)
-    : shared_(shared), owner_(owner), fd_(std::move(fd)) {
+TcpConnection::TcpConnection(StreamShared &shared, Owner &owner, UniqueFd fd, std::vector<std::byte> &scratch)
+    : shared_(shared), owner_(owner), fd_(std::move(fd)), scratch_(scratch) {
   ++shared_.counters.connections;
 }
 
-Status Connection::open() { return shared_.reactor.add(fd_.get(), EPOLLIN, this); }
+Status TcpConnection::open() { return shared_.reactor.add(fd_.get(), EPOLLIN, this); }
 
-void Connection::close() {
+void TcpConnection::close() {
   if (!fd_.valid()) return;
   shared_.reactor.remove(fd_.get());
   fd_.reset();
   --shared_.counters.connections;
 }
 
-void Connection::fail(Status why) {
+void TcpConnection::fail(Status why) {
   if (fd_.valid()) owner_.broke(why);
 }
 
-void Connection::on_ready(uint32_t events) {
+void TcpConnection::on_ready(uint32_t events) {
   if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0) receive();
   if (!fd_.valid()) return;
   if (send_error_ != 0)
@@ -80,7 +80,7 @@ void Connection::on_ready(uint32_t events) {
 
 // ---- sending ----
 
-Sent Connection::send(Outgoing &message) {
+Sent TcpConnection::send(Outgoing &message) {
   message.progress = 0;
   if (!idle() || flushing_ || goodbye_ != Goodbye::none || send_error_ != 0 || !fd_.valid()) {
     enqueue(message);
@@ -101,13 +101,13 @@ Sent Connection::send(Outgoing &message) {
   return Sent::queued;
 }
 
-void Connection::enqueue(Outgoing &message) {
+void TcpConnection::enqueue(Outgoing &message) {
   message.progress = 0;
   queued_bytes_ += frame_size(message);
   (message.lane == Lane::control ? control_ : bulk_).push(message);
 }
 
-void Connection::fill(Batch &batch) {
+void TcpConnection::fill(Batch &batch) {
   if (idle() && goodbye_ == Goodbye::wanted) {
     const auto *bytes = reinterpret_cast<const std::byte *>(&kGoodbye);
     rest_.assign(bytes, bytes + sizeof(kGoodbye));
@@ -121,7 +121,7 @@ void Connection::fill(Batch &batch) {
 }
 
 // True: all of it. Never fails here: that is for on_ready, when what the peer said last has been read.
-bool Connection::write(Batch &batch, size_t &written) {
+bool TcpConnection::write(Batch &batch, size_t &written) {
   msghdr message{};
   message.msg_iov = batch.iov.data();
   message.msg_iovlen = batch.iov_count;
@@ -136,7 +136,7 @@ bool Connection::write(Batch &batch, size_t &written) {
 }
 
 // Books what was written: whole messages go to sent_, a partial one becomes current_.
-void Connection::settle(size_t written) {
+void TcpConnection::settle(size_t written) {
   const size_t of_rest = std::min(written, rest_.size() - rest_written_);
   rest_written_ += of_rest;
   written -= of_rest;
@@ -163,7 +163,7 @@ void Connection::settle(size_t written) {
 }
 
 // False: the socket takes no more, or there is no more.
-bool Connection::flush_once(size_t &written) {
+bool TcpConnection::flush_once(size_t &written) {
   Batch batch;
   fill(batch);
   if (batch.bytes == 0) return false;
@@ -174,7 +174,7 @@ bool Connection::flush_once(size_t &written) {
 }
 
 // Callbacks send more meanwhile: it goes with the next round.
-void Connection::flush() {
+void TcpConnection::flush() {
   if (flushing_ || !fd_.valid()) return;
   flushing_ = true;
   size_t moved = 0;
@@ -193,11 +193,11 @@ void Connection::flush() {
   }
 }
 
-void Connection::report_sent() {
+void TcpConnection::report_sent() {
   while (!sent_.empty() && fd_.valid()) shared_.sink.on_sent(owner_.endpoint(), *sent_.pop());
 }
 
-Connection::Canceled Connection::cancel(Outgoing &message) {
+TcpConnection::Canceled TcpConnection::cancel(Outgoing &message) {
   if (current_ == &message) {
     Batch batch;
     batch.add(message);
@@ -217,19 +217,19 @@ Connection::Canceled Connection::cancel(Outgoing &message) {
   return sent_.remove(message) ? Canceled::partly : Canceled::unknown;
 }
 
-void Connection::say_goodbye() {
+void TcpConnection::say_goodbye() {
   if (goodbye_ != Goodbye::none) return;
   goodbye_ = Goodbye::wanted;
   want_output(true);
 }
 
-void Connection::want_output(bool wanted) {
+void TcpConnection::want_output(bool wanted) {
   if (wanted == output_wanted_ || !fd_.valid()) return;
   output_wanted_ = wanted;
   shared_.reactor.modify(fd_.get(), (input_wanted_ ? EPOLLIN : 0u) | (wanted ? EPOLLOUT : 0u));
 }
 
-bool Connection::watch() {
+bool TcpConnection::watch() {
   int outstanding = 0;
   if (!fd_.valid() || ::ioctl(fd_.get(), SIOCOUTQ, &outstanding) != 0 || outstanding == 0) {
     silent_since_ = 0;
@@ -251,7 +251,7 @@ bool Connection::watch() {
 
 // ---- receiving ----
 
-void Connection::receive() {
+void TcpConnection::receive() {
   for (size_t budget = kBudget; budget > 0 && fd_.valid() && input_wanted_;) {
     std::array<iovec, 2> iov{};
     size_t parts = 0, direct = 0;
@@ -259,7 +259,7 @@ void Connection::receive() {
       direct = payload_size_ - payload_read_;
       iov[parts++] = {incoming_->data + payload_read_, direct};
     }
-    iov[parts++] = {shared_.scratch.data(), shared_.scratch.size()};
+    iov[parts++] = {scratch_.data(), scratch_.size()};
     const ssize_t n = ::readv(fd_.get(), iov.data(), static_cast<int>(parts));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) return;
@@ -269,14 +269,14 @@ void Connection::receive() {
     const size_t of_payload = std::min(count, direct);
     payload_read_ += of_payload;
     if (direct != 0 && payload_read_ == payload_size_) end_payload();
-    if (!parse(shared_.scratch.data(), count - of_payload)) return;
-    if (count < direct + shared_.scratch.size()) return;  // the socket is empty
+    if (!parse(scratch_.data(), count - of_payload)) return;
+    if (count < direct + scratch_.size()) return;  // the socket is empty
     budget -= std::min(budget, count);
   }
 }
 
 // False: the connection is closed.
-bool Connection::parse(const std::byte *bytes, size_t count) {
+bool TcpConnection::parse(const std::byte *bytes, size_t count) {
   while (count > 0 && fd_.valid()) {
     if (incoming_ != nullptr) {
       const size_t part = std::min(count, payload_size_ - payload_read_);
@@ -299,7 +299,7 @@ bool Connection::parse(const std::byte *bytes, size_t count) {
   return fd_.valid();
 }
 
-bool Connection::begin_payload() {
+bool TcpConnection::begin_payload() {
   uint64_t length;
   std::memcpy(&length, head_.data(), sizeof(length));
   if (length == kGoodbye && !peer_goodbye_) {
@@ -326,14 +326,14 @@ bool Connection::begin_payload() {
   return fd_.valid();
 }
 
-void Connection::end_payload() {
+void TcpConnection::end_payload() {
   ++shared_.counters.messages_received;
   shared_.counters.bytes_received += payload_size_;
   Incoming *into = std::exchange(incoming_, nullptr);
   shared_.sink.on_payload(owner_.endpoint(), header_, payload_size_, into);
 }
 
-void Connection::end_of_stream() {
+void TcpConnection::end_of_stream() {
   const bool between_frames = head_read_ == 0 && incoming_ == nullptr;
   if (!between_frames || (!peer_goodbye_ && goodbye_ != Goodbye::written))
     return fail(

@@ -1,52 +1,42 @@
-// One authenticated socket to a peer: cuts the byte stream into messages, both ways.
+// A tcp connection: messages over one authenticated socket. See transport/stream/connection.h.
 //
-// Sends leave at once while the socket takes them; else they wait in two queues, of which control goes first,
-// so that a small message does not stand behind large ones. Within a queue the order is that of the sends.
+// Frames follow one another in both directions, in the sender's byte order:
+//   u64 payload bytes, at most kMaxPayload; header[64]; payload
+//   u64 kGoodbye alone: the sender will send no more and closes when the other side has closed
 #pragma once
 
 #include <sys/uio.h>
 
 #include <array>
+#include <vector>
 
-#include "base/unique_fd.h"
-#include "transport/tcp/queue.h"
-#include "transport/tcp/shared.h"
+#include "transport/stream/queue.h"
+#include "transport/stream/shared.h"
 
 namespace dicomm {
 
-class Connection final : public FdHandler {
+inline constexpr size_t kMaxPayload = size_t{1} << 20;
+// Fills the socket's buffer in one call and still lets other connections have their turn.
+inline constexpr size_t kBulkChunk = size_t{512} << 10;
+inline constexpr uint64_t kGoodbye = ~uint64_t{0};
+inline constexpr size_t kFrameHead = sizeof(uint64_t) + kHeaderBytes;
+
+class TcpConnection final : public Connection {
  public:
-  class Owner {
-   public:
-    virtual Endpoint &endpoint() = 0;
-    // The peer hung up as agreed; this connection is closed. Must not destroy it before the callback returns.
-    virtual void ended(Connection &connection) = 0;
-    // It is unusable; the owner closes it.
-    virtual void broke(const Status &why) = 0;
-
-   protected:
-    ~Owner() = default;
-  };
-  enum class Canceled { unknown, unsent, partly };
-
-  Connection(TcpShared &shared, Owner &owner, UniqueFd fd);
-  ~Connection() { close(); }
-  Status open();
-  void close();
-  bool is_open() const { return fd_.valid(); }
-  void after_fork() { fd_.reset(); }
-
-  Sent send(Outgoing &message);
-  // For messages that waited for the connection: queues without sending; then flush.
-  void enqueue(Outgoing &message);
-  void flush();  // from inside dispatch only
-  Canceled cancel(Outgoing &message);
-  uint64_t queued_bytes() const { return queued_bytes_; }
-  // Behind what is queued. The connection ends when the peer hangs up.
-  void say_goodbye();
-  // False: nothing is under way that its host has not acknowledged. Tells the owner when the host is silent.
-  bool watch();
-
+  // scratch: for small frames of the connection that is being read; shared by all of a transport.
+  TcpConnection(StreamShared &shared, Owner &owner, UniqueFd fd, std::vector<std::byte> &scratch);
+  ~TcpConnection() override { close(); }
+  Status open() override;
+  void close() override;
+  bool is_open() const override { return fd_.valid(); }
+  void after_fork() override { fd_.reset(); }
+  Sent send(Outgoing &message) override;
+  void enqueue(Outgoing &message) override;
+  void flush() override;
+  Canceled cancel(Outgoing &message) override;
+  uint64_t queued_bytes() const override { return queued_bytes_; }
+  void say_goodbye() override;
+  bool watch() override;
   void on_ready(uint32_t events) override;
 
  private:
@@ -67,9 +57,10 @@ class Connection final : public FdHandler {
   void end_payload();
   void fail(Status why);
 
-  TcpShared &shared_;
+  StreamShared &shared_;
   Owner &owner_;
   UniqueFd fd_;
+  std::vector<std::byte> &scratch_;
   bool output_wanted_ = false;
   bool input_wanted_ = true;
 

@@ -1,4 +1,4 @@
-// One peer over tcp: its connections, and what waits for them.
+// One peer over a stream transport: its connections, and what waits for them.
 //
 // Connection 0 carries control messages in order. With several sockets per peer, the side that initiated
 // connection 0 opens the others once it stands, and bulk messages go to the least loaded of those.
@@ -22,26 +22,27 @@
 #include <string>
 #include <vector>
 
-#include "transport/tcp/attempt.h"
-#include "transport/tcp/connection.h"
+#include "transport/stream/attempt.h"
+#include "transport/stream/queue.h"
 
 namespace dicomm {
 
-class TcpEndpoint final : public Endpoint, private Connection::Owner, private Attempt::Owner {
+class StreamEndpoint final : public Endpoint, private Connection::Owner, private Attempt::Owner {
  public:
   enum class State { connecting, yielded, connected, doomed };
 
   // doomed(): the endpoint has failed or ended; its owner tells the sink later and destroys it then.
   class Owner {
    public:
-    virtual void doomed(TcpEndpoint &endpoint) = 0;
+    virtual void doomed(StreamEndpoint &endpoint) = 0;
 
    protected:
     ~Owner() = default;
   };
 
-  TcpEndpoint(TcpShared &shared, Owner &owner, const ContextId &peer, std::string host, uint64_t process);
-  ~TcpEndpoint() override;
+  StreamEndpoint(StreamShared &shared, Owner &owner, const ContextId &peer, std::string host,
+                 uint64_t process);
+  ~StreamEndpoint() override;
 
   void connect_to(const SocketAddress &address, const Key &key);
   void doom(const Status &why, bool clean);
@@ -57,7 +58,7 @@ class TcpEndpoint final : public Endpoint, private Connection::Owner, private At
   bool clean() const { return clean_; }
 
   const ContextId &peer() const override { return peer_; }
-  const char *path() const override { return "tcp"; }
+  const char *path() const override { return shared_.path; }
   Sent send(Outgoing &message) override;
   bool cancel(Outgoing &message) override;
 
@@ -75,7 +76,7 @@ class TcpEndpoint final : public Endpoint, private Connection::Owner, private At
   Connection &connection_for(Lane lane);
   void finish_if_over();
 
-  TcpShared &shared_;
+  StreamShared &shared_;
   Owner &owner_;
   const ContextId peer_;
   const std::string host_;

@@ -1,4 +1,4 @@
-#include "transport/tcp/listener.h"
+#include "transport/stream/listener.h"
 
 #include <errno.h>
 #include <sys/socket.h>
@@ -35,7 +35,7 @@ class Listener::Stranger final : public FdHandler {
   Reactor &reactor() { return listener_.shared_.reactor; }
 
   void conclude() {
-    TcpHello hello;
+    StreamHello hello;
     std::memcpy(&hello, handshake_.hello().data(), sizeof(hello));
     hello.host[sizeof(hello.host) - 1] = 0;
     const uint32_t verdict = listener_.owner_.admit(hello);
@@ -56,7 +56,7 @@ class Listener::Stranger final : public FdHandler {
   Reactor::Timer deadline_{};
 };
 
-Listener::Listener(TcpShared &shared, Owner &owner) : shared_(shared), owner_(owner) {}
+Listener::Listener(StreamShared &shared, Owner &owner) : shared_(shared), owner_(owner) {}
 
 Listener::~Listener() { close(); }
 

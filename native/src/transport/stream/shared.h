@@ -1,38 +1,31 @@
-// What all parts of one tcp transport share, and what two of them say to each other when they meet.
+// What all parts of one stream transport share, and what two of them say to each other when they meet.
 //
-// On an established connection frames follow one another in both directions, in the sender's byte order:
-//   u64 payload bytes, at most kMaxPayload; header[64]; payload
-//   u64 kGoodbye alone: the sender will send no more and closes when the other side has closed
+// A stream transport meets its peers over stream sockets (one listener, authenticated by the handshake) and
+// then moves messages over the connections it makes of them: transport/tcp over the sockets themselves,
+// transport/shm through shared memory beside them.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <string>
-#include <vector>
 
 #include "base/handshake.h"
-#include "transport/transport.h"
+#include "transport/stream/connection.h"
 
 namespace dicomm {
 
-struct TcpOptions {
+struct StreamOptions {
   PeerAddress self;  // address is ignored
-  std::string interface;
-  std::string route_to;
   uint32_t sockets_per_peer = 1;
   Nanos handshake_timeout = 5 * kSecond;
   Nanos connect_timeout = 10 * kSecond;
 };
 
-inline constexpr size_t kMaxPayload = size_t{1} << 20;
-// Fills the socket's buffer in one call and still lets other connections have their turn.
-inline constexpr size_t kBulkChunk = size_t{512} << 10;
 inline constexpr uint32_t kMaxSocketsPerPeer = 16;
-inline constexpr uint64_t kGoodbye = ~uint64_t{0};
-inline constexpr size_t kFrameHead = sizeof(uint64_t) + kHeaderBytes;
 
-struct TcpCounters {
+struct StreamCounters {
   uint64_t connections = 0;  // open now
   uint64_t strangers_dropped = 0;
   uint64_t bytes_sent = 0;  // of payload
@@ -41,18 +34,20 @@ struct TcpCounters {
   uint64_t messages_received = 0;
 };
 
-struct TcpShared {
+struct StreamShared {
   Reactor &reactor;
   Sink &sink;
-  TcpOptions options;
-  TcpCounters counters;
-  std::vector<std::byte> scratch;  // small frames of the connection that is being read
-  bool watching = false;           // a look for vanished hosts is due
-  std::function<void()> watch;     // makes it so
+  const char *path;  // the transport's name
+  StreamOptions options;
+  StreamCounters counters;
+  // From a socket whose peer is proven.
+  std::function<std::unique_ptr<Connection>(Connection::Owner &, UniqueFd)> make_connection;
+  bool watching = false;        // a look for vanished hosts is due
+  std::function<void()> watch;  // makes it so
 };
 
 // The hello of the handshake.
-struct TcpHello {
+struct StreamHello {
   ContextId id;
   ContextId target;  // who we think listens there
   uint32_t index;    // of the connection among those between the two
@@ -60,7 +55,7 @@ struct TcpHello {
   uint64_t process;
   char host[64];
 };
-static_assert(sizeof(TcpHello) == kHelloBytes);
+static_assert(sizeof(StreamHello) == kHelloBytes);
 
 // Verdicts beside kVerdictAccept.
 inline constexpr uint32_t kVerdictYield = 1;  // my own attempt to reach you goes on instead

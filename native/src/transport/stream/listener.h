@@ -7,7 +7,7 @@
 #include <list>
 
 #include "base/net.h"
-#include "transport/tcp/shared.h"
+#include "transport/stream/shared.h"
 
 namespace dicomm {
 
@@ -19,14 +19,14 @@ class Listener final : public FdHandler {
    public:
     // The verdict for a proven peer; changes nothing. If it is accept, adopt follows when the peer has been
     // told.
-    virtual uint32_t admit(const TcpHello &hello) = 0;
-    virtual void adopt(const TcpHello &hello, UniqueFd fd) = 0;
+    virtual uint32_t admit(const StreamHello &hello) = 0;
+    virtual void adopt(const StreamHello &hello, UniqueFd fd) = 0;
 
    protected:
     ~Owner() = default;
   };
 
-  Listener(TcpShared &shared, Owner &owner);
+  Listener(StreamShared &shared, Owner &owner);
   ~Listener();
   Status open(SocketAddress address);
   const SocketAddress &address() const { return address_; }
@@ -47,7 +47,7 @@ class Listener final : public FdHandler {
   void drop(Stranger &stranger);
   void remove(Stranger &stranger);
 
-  TcpShared &shared_;
+  StreamShared &shared_;
   Owner &owner_;
   SocketAddress address_;
   UniqueFd fd_;

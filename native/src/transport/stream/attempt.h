@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "base/net.h"
-#include "transport/tcp/shared.h"
+#include "transport/stream/shared.h"
 
 namespace dicomm {
 
@@ -21,8 +21,8 @@ class Attempt final : public FdHandler {
     ~Owner() = default;
   };
 
-  Attempt(TcpShared &shared, Owner &owner, const SocketAddress &address, const Key &key,
-          const TcpHello &hello);
+  Attempt(StreamShared &shared, Owner &owner, const SocketAddress &address, const Key &key,
+          const StreamHello &hello);
   ~Attempt();
   void start();
   void after_fork() { fd_.reset(); }
@@ -41,11 +41,11 @@ class Attempt final : public FdHandler {
   void retry_or_fail(const Status &why);
   void close();
 
-  TcpShared &shared_;
+  StreamShared &shared_;
   Owner &owner_;
   const SocketAddress address_;
   const Key key_;
-  const TcpHello hello_;
+  const StreamHello hello_;
   const Nanos started_ = now();
   Reactor::Timer deadline_{};
   Reactor::Timer pause_{};

@@ -1,12 +1,12 @@
-#include "transport/tcp/attempt.h"
+#include "transport/stream/attempt.h"
 
 #include <errno.h>
 #include <sys/socket.h>
 
 namespace dicomm {
 
-Attempt::Attempt(TcpShared &shared, Owner &owner, const SocketAddress &address, const Key &key,
-                 const TcpHello &hello)
+Attempt::Attempt(StreamShared &shared, Owner &owner, const SocketAddress &address, const Key &key,
+                 const StreamHello &hello)
     : shared_(shared), owner_(owner), address_(address), key_(key), hello_(hello) {}
 
 Attempt::~Attempt() {

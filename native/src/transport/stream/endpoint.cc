@@ -1,26 +1,26 @@
-#include "transport/tcp/endpoint.h"
+#include "transport/stream/endpoint.h"
 
 #include <algorithm>
 
 namespace dicomm {
 
-TcpEndpoint::TcpEndpoint(TcpShared &shared, Owner &owner, const ContextId &peer, std::string host,
-                         uint64_t process)
+StreamEndpoint::StreamEndpoint(StreamShared &shared, Owner &owner, const ContextId &peer, std::string host,
+                               uint64_t process)
     : shared_(shared), owner_(owner), peer_(peer), host_(std::move(host)), process_(process) {}
 
-TcpEndpoint::~TcpEndpoint() { shared_.reactor.cancel(yield_deadline_); }
+StreamEndpoint::~StreamEndpoint() { shared_.reactor.cancel(yield_deadline_); }
 
 // ---- connecting ----
 
-void TcpEndpoint::connect_to(const SocketAddress &address, const Key &key) {
+void StreamEndpoint::connect_to(const SocketAddress &address, const Key &key) {
   address_ = address;
   key_ = key;
   initiator_ = true;
   attempt(0);
 }
 
-void TcpEndpoint::attempt(uint32_t index) {
-  TcpHello hello{};
+void StreamEndpoint::attempt(uint32_t index) {
+  StreamHello hello{};
   const PeerAddress &self = shared_.options.self;
   hello.id = self.id;
   hello.target = peer_;
@@ -32,17 +32,17 @@ void TcpEndpoint::attempt(uint32_t index) {
   attempts_.back()->start();
 }
 
-void TcpEndpoint::drop_attempt(const Attempt &attempt) {
+void StreamEndpoint::drop_attempt(const Attempt &attempt) {
   std::erase_if(attempts_, [&](const auto &other) { return other.get() == &attempt; });
 }
 
-void TcpEndpoint::connected(Attempt &attempt, UniqueFd fd) {
+void StreamEndpoint::connected(Attempt &attempt, UniqueFd fd) {
   const uint32_t index = attempt.index();
   drop_attempt(attempt);
   establish(index, std::move(fd));
 }
 
-void TcpEndpoint::yielded(Attempt &attempt) {
+void StreamEndpoint::yielded(Attempt &attempt) {
   drop_attempt(attempt);
   state_ = State::yielded;
   initiator_ = false;
@@ -52,13 +52,13 @@ void TcpEndpoint::yielded(Attempt &attempt) {
   });
 }
 
-void TcpEndpoint::failed(Attempt &attempt, const Status &why) {
+void StreamEndpoint::failed(Attempt &attempt, const Status &why) {
   drop_attempt(attempt);
   if (peer_left_) return finish_if_over();
   doom(why.with([](Failure &f) { f.code = DICOMM_CONNECT_FAILED; }), false);
 }
 
-uint32_t TcpEndpoint::admit(uint32_t index) const {
+uint32_t StreamEndpoint::admit(uint32_t index) const {
   if (index == 0) {
     switch (state_) {
       case State::connecting:
@@ -75,7 +75,7 @@ uint32_t TcpEndpoint::admit(uint32_t index) const {
   return takes ? kVerdictAccept : kVerdictBusy;
 }
 
-void TcpEndpoint::adopt(uint32_t index, UniqueFd fd) {
+void StreamEndpoint::adopt(uint32_t index, UniqueFd fd) {
   if (index == 0) {
     attempts_.clear();
     initiator_ = false;
@@ -83,10 +83,10 @@ void TcpEndpoint::adopt(uint32_t index, UniqueFd fd) {
   establish(index, std::move(fd));
 }
 
-void TcpEndpoint::establish(uint32_t index, UniqueFd fd) {
+void StreamEndpoint::establish(uint32_t index, UniqueFd fd) {
   if (connections_.size() <= index) connections_.resize(index + 1);
   Connection::Owner &connection_owner = *this;
-  connections_[index] = std::make_unique<Connection>(shared_, connection_owner, std::move(fd));
+  connections_[index] = shared_.make_connection(connection_owner, std::move(fd));
   Connection &connection = *connections_[index];
   if (const Status status = connection.open(); !status.ok()) return doom(status, false);
   if (index == 0) {
@@ -103,7 +103,7 @@ void TcpEndpoint::establish(uint32_t index, UniqueFd fd) {
 
 // ---- messages ----
 
-Connection &TcpEndpoint::connection_for(Lane lane) {
+Connection &StreamEndpoint::connection_for(Lane lane) {
   Connection *best = connections_[0].get();
   if (lane == Lane::control) return *best;
   bool extra = false;
@@ -116,14 +116,14 @@ Connection &TcpEndpoint::connection_for(Lane lane) {
   return *best;
 }
 
-Sent TcpEndpoint::send(Outgoing &message) {
+Sent StreamEndpoint::send(Outgoing &message) {
   if (state_ == State::connected) return connection_for(message.lane).send(message);
   message.progress = 0;
   (message.lane == Lane::control ? control_ : bulk_).push(message);
   return Sent::queued;
 }
 
-bool TcpEndpoint::cancel(Outgoing &message) {
+bool StreamEndpoint::cancel(Outgoing &message) {
   if (control_.remove(message) || bulk_.remove(message)) return true;
   for (const auto &connection : connections_) {
     if (connection == nullptr) continue;
@@ -141,12 +141,12 @@ bool TcpEndpoint::cancel(Outgoing &message) {
 
 // ---- ending ----
 
-void TcpEndpoint::doom(const Status &why, bool clean) {
+void StreamEndpoint::doom(const Status &why, bool clean) {
   if (state_ == State::doomed) return;
   state_ = State::doomed;
   const Nanos waited = now() - started_;
   reason_ = why.with([&](Failure &f) {
-    f.path = "tcp";
+    f.path = shared_.path;
     f.peer_host = host_;
     if (f.code == DICOMM_CONNECT_FAILED) f.waited_ns = waited;
     f.text = concat("process ", process_, " on ", host_, ": ", f.text);
@@ -159,20 +159,20 @@ void TcpEndpoint::doom(const Status &why, bool clean) {
   owner_.doomed(*this);
 }
 
-void TcpEndpoint::ended(Connection &) {
+void StreamEndpoint::ended(Connection &) {
   peer_left_ = true;
   finish_if_over();
 }
 
 // Connections that still deliver, or that the peer may have accepted and written to, come to their end first.
-void TcpEndpoint::finish_if_over() {
+void StreamEndpoint::finish_if_over() {
   if (!attempts_.empty()) return;
   for (const auto &connection : connections_)
     if (connection != nullptr && connection->is_open()) return;
   doom(Status::make(DICOMM_PEER_LOST, "it has closed its context"), true);
 }
 
-void TcpEndpoint::say_goodbye() {
+void StreamEndpoint::say_goodbye() {
   if (leaving_ || state_ == State::doomed) return;
   leaving_ = true;
   std::erase_if(attempts_, [&](const auto &attempt) {
@@ -189,14 +189,14 @@ void TcpEndpoint::say_goodbye() {
   if (peer_left_) finish_if_over();
 }
 
-bool TcpEndpoint::watch() {
+bool StreamEndpoint::watch() {
   bool busy = false;
   for (size_t i = 0; i < connections_.size(); ++i)
     if (connections_[i] != nullptr && connections_[i]->watch()) busy = true;
   return busy;
 }
 
-void TcpEndpoint::after_fork() {
+void StreamEndpoint::after_fork() {
   for (const auto &attempt : attempts_) attempt->after_fork();
   for (const auto &connection : connections_)
     if (connection != nullptr) connection->after_fork();

@@ -1,0 +1,180 @@
+#include "transport/shm/connection.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace dicomm {
+
+ShmConnection::ShmConnection(StreamShared &shared, Owner &owner, UniqueFd fd)
+    : shared_(shared), owner_(owner), fd_(std::move(fd)) {
+  ++shared_.counters.connections;
+}
+
+Status ShmConnection::open() {
+  ucred peer{};
+  socklen_t length = sizeof(peer);
+  // 0: not in our pid namespace, so its memory cannot be named.
+  if (::getsockopt(fd_.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0) peer_pid_ = peer.pid;
+  side_ = shared_.options.self.id < owner_.endpoint().peer() ? 0 : 1;
+  if (side_ == 0) {
+    DICOMM_TRY(segment_.create());
+    DICOMM_TRY(share_segment());
+    begin();
+  }
+  return shared_.reactor.add(fd_.get(), EPOLLIN, this);
+}
+
+void ShmConnection::close() {
+  if (!fd_.valid()) return;
+  if (ready_) shared_.reactor.remove(static_cast<Poller *>(this));
+  shared_.reactor.remove(fd_.get());
+  fd_.reset();
+  segment_.unmap();
+  segment_.close_fd();
+  --shared_.counters.connections;
+}
+
+void ShmConnection::after_fork() {
+  fd_.reset();
+  segment_.unmap();
+  segment_.close_fd();
+}
+
+Status ShmConnection::share_segment() {
+  std::byte byte{};
+  iovec iov{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &iov;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  cmsghdr *header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  const int fd = segment_.fd();
+  std::memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+  if (::sendmsg(fd_.get(), &message, MSG_NOSIGNAL) == 1) return {};
+  return Status::from_errno(errno, "cannot hand over shared memory");
+}
+
+Status ShmConnection::take_segment() {
+  std::byte byte{};
+  iovec iov{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &iov;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  const ssize_t n = ::recvmsg(fd_.get(), &message, MSG_CMSG_CLOEXEC);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return {};
+  const cmsghdr *header = n == 1 ? CMSG_FIRSTHDR(&message) : nullptr;
+  if (header == nullptr || header->cmsg_type != SCM_RIGHTS)
+    return Status::make(DICOMM_PEER_LOST, "its process ended before it had shared memory with this one");
+  int fd = -1;
+  std::memcpy(&fd, CMSG_DATA(header), sizeof(fd));
+  DICOMM_TRY(segment_.adopt(UniqueFd(fd)));
+  begin();
+  return {};
+}
+
+// The segment is mapped: offer a word for the peer to fetch, and start.
+void ShmConnection::begin() {
+  ready_ = true;
+  random_bytes(std::as_writable_bytes(std::span(&cookie_, 1)));
+  SharedSide &mine = segment_->sides[side_];
+  mine.cookie.store(cookie_, std::memory_order_relaxed);
+  mine.cookie_address.store(reinterpret_cast<uint64_t>(&cookie_), std::memory_order_release);
+  if (side_ == 1) segment_.close_fd();
+  shared_.reactor.add(static_cast<Poller *>(this));
+}
+
+void ShmConnection::fail(const Status &why) {
+  if (fd_.valid()) owner_.broke(why);
+}
+
+void ShmConnection::on_ready(uint32_t) {
+  if (!ready_) {
+    if (const Status status = take_segment(); !status.ok()) return fail(status);
+    if (!ready_) return;
+  }
+  std::array<std::byte, 64> bells;
+  const ssize_t n = ::recv(fd_.get(), bells.data(), bells.size(), MSG_DONTWAIT);
+  const bool ended = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+  closed_socket_ = ended;
+  poll();
+  if (ended && fd_.valid()) end_of_stream();
+}
+
+bool ShmConnection::poll() {
+  if (!ready_ || polling_ || !fd_.valid()) return false;
+  polling_ = true;  // callbacks may send, which does not come back here
+  bool worked = read(kBudget);
+  if (fd_.valid()) worked |= reclaim();
+  if (fd_.valid() && (!idle() || goodbye_ == Goodbye::wanted)) worked |= write_queued();
+  while (!sent_.empty() && fd_.valid()) {
+    worked = true;
+    shared_.sink.on_sent(owner_.endpoint(), *sent_.pop());
+  }
+  polling_ = false;
+  if (fd_.valid() && parted()) {
+    close();
+    owner_.ended(*this);
+  }
+  return worked;
+}
+
+// The peer has sent its last. Ours goes out first when we are leaving too: until then it still reads.
+bool ShmConnection::parted() const {
+  if (!peer_goodbye_) return false;
+  return goodbye_ == Goodbye::none || (goodbye_ == Goodbye::written && fetching_ == 0);
+}
+
+bool ShmConnection::arm() {
+  if (!ready_ || !fd_.valid()) return false;
+  segment_->sides[side_].asleep.store(1, std::memory_order_seq_cst);
+  // What changed before the peer could see the flag. Waiting for the rest of a frame is not work.
+  if (segment_->rings[1 - side_].tail.load(std::memory_order_seq_cst) != seen_tail_) return true;
+  if (!sent_.empty()) return true;
+  // Room since the last try. (The goodbye is written by the dispatch that say_goodbye's kick brings about.)
+  if (!idle() && segment_->rings[side_].head.load(std::memory_order_seq_cst) != seen_head_) return true;
+  for (uint32_t i = 0; i < kSlots && fetching_ > 0; ++i) {
+    const auto state = segment_->rings[side_].slots[i].state.load(std::memory_order_seq_cst);
+    if (fetches_[i].used && state == SharedSlot::done) return true;
+  }
+  return false;
+}
+
+void ShmConnection::disarm() {
+  if (ready_ && fd_.valid()) segment_->sides[side_].asleep.store(0, std::memory_order_relaxed);
+}
+
+void ShmConnection::wake_peer() {
+  if (segment_->sides[1 - side_].asleep.load(std::memory_order_seq_cst) == 0) return;
+  if (segment_->sides[1 - side_].asleep.exchange(0) == 0) return;
+  const std::byte bell{1};
+  [[maybe_unused]] const ssize_t rung = ::send(fd_.get(), &bell, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void ShmConnection::say_goodbye() {
+  if (goodbye_ != Goodbye::none) return;
+  goodbye_ = Goodbye::wanted;
+  // From inside dispatch or not, the next poll writes it.
+  shared_.reactor.kick();
+}
+
+void ShmConnection::end_of_stream() {
+  const bool between_frames = !in_payload_ && available() == 0;
+  if (!between_frames || (!peer_goodbye_ && goodbye_ != Goodbye::written))
+    return fail(
+        Status::make(DICOMM_PEER_LOST, "its process ended or closed the connection without a goodbye"));
+  close();
+  owner_.ended(*this);
+}
+
+}  // namespace dicomm

@@ -1,0 +1,76 @@
+#include "transport/shm/transport.h"
+
+#include <errno.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <fstream>
+
+#include "transport/shm/connection.h"
+
+namespace dicomm {
+namespace {
+
+// Large enough to make one system call per chunk cheap, small enough to overlap with what others do.
+constexpr size_t kShmBulkChunk = size_t{1} << 20;
+
+SocketAddress abstract(const std::string &name) {
+  SocketAddress address;
+  auto &un = reinterpret_cast<sockaddr_un &>(address.storage);
+  un.sun_family = AF_UNIX;
+  name.copy(un.sun_path + 1, sizeof(un.sun_path) - 1);  // a leading zero: no file
+  address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return address;
+}
+
+}  // namespace
+
+ShmTransport::ShmTransport(Reactor &reactor, Sink &sink, StreamOptions options)
+    : StreamTransport(reactor, sink, "shm", [&] {
+        options.sockets_per_peer = 1;
+        return options;
+      }()) {}
+
+Status ShmTransport::open() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  char space[64] = "";
+  const ssize_t n = ::readlink("/proc/self/ns/net", space, sizeof(space) - 1);
+  if (boot.empty() || n <= 0) {
+    return Status::make(DICOMM_NOT_SUPPORTED,
+                        "/proc does not tell this boot and network namespace apart from others");
+  }
+  Segment trial;
+  DICOMM_TRY(trial.create());
+  place_ = boot + " " + std::string(space, static_cast<size_t>(n));
+  std::array<std::byte, 16> random;
+  random_bytes(random);
+  name_ = "dicomm-";
+  for (const std::byte b : random) {
+    name_ += "0123456789abcdef"[std::to_integer<unsigned>(b) >> 4];
+    name_ += "0123456789abcdef"[std::to_integer<unsigned>(b) & 15];
+  }
+  return listen(abstract(name_));
+}
+
+TransportLimits ShmTransport::limits() const { return {kMaxShmPayload, kShmBulkChunk}; }
+
+// "shm BOOT-ID NAMESPACE NAME"
+std::string ShmTransport::address() const { return concat("shm ", place_, " ", name_); }
+
+Status ShmTransport::locate(const PeerAddress &peer, SocketAddress &out) const {
+  const std::string_view line = line_of(peer.address);
+  const size_t space = line.rfind(' ');
+  if (space == std::string_view::npos || line.substr(0, space) != place_) {
+    return Status::make(DICOMM_CONNECT_FAILED, "it does not run on this host");
+  }
+  out = abstract(std::string(line.substr(space + 1)).substr(0, 64));
+  return {};
+}
+
+std::unique_ptr<Connection> ShmTransport::connection(Connection::Owner &owner, UniqueFd fd) {
+  return std::make_unique<ShmConnection>(shared_, owner, std::move(fd));
+}
+
+}  // namespace dicomm

@@ -1,0 +1,29 @@
+// shm: messages between processes of one host through shared memory.
+//
+// One host means: one kernel and one network namespace, in which alone the listener's abstract name can be
+// reached.
+#pragma once
+
+#include "transport/stream/transport.h"
+
+namespace dicomm {
+
+class ShmTransport final : public StreamTransport {
+ public:
+  ShmTransport(Reactor &reactor, Sink &sink, StreamOptions options);
+  ~ShmTransport() override { clear(); }
+  // NOT_SUPPORTED where the kernel has no memfd, or no name of this boot and namespace can be had.
+  Status open();
+
+  TransportLimits limits() const override;
+  std::string address() const override;
+
+ private:
+  Status locate(const PeerAddress &peer, SocketAddress &out) const override;
+  std::unique_ptr<Connection> connection(Connection::Owner &owner, UniqueFd fd) override;
+
+  std::string place_;  // "BOOT-ID NAMESPACE"
+  std::string name_;   // of the listener's abstract socket
+};
+
+}  // namespace dicomm
