@@ -23,14 +23,17 @@ suite::Party::Make tcp(const char *interface, uint32_t sockets) {
   };
 }
 
-std::unique_ptr<Transport> shm(Reactor &reactor, Sink &sink, const PeerAddress &self) {
-  StreamOptions options;
-  options.self = self;
-  auto transport = std::make_unique<ShmTransport>(reactor, sink, options);
-  const Status status = transport->open();
-  INFO(status.message());
-  REQUIRE(status.ok());
-  return transport;
+suite::Party::Make shm(bool fetch) {
+  return [=](Reactor &reactor, Sink &sink, const PeerAddress &self) -> std::unique_ptr<Transport> {
+    ShmOptions options;
+    options.self = self;
+    options.fetch = fetch;
+    auto transport = std::make_unique<ShmTransport>(reactor, sink, options);
+    const Status status = transport->open();
+    INFO(status.message());
+    REQUIRE(status.ok());
+    return transport;
+  };
 }
 
 std::unique_ptr<Transport> loopback(Reactor &reactor, Sink &sink, const PeerAddress &self) {
@@ -40,7 +43,8 @@ std::unique_ptr<Transport> loopback(Reactor &reactor, Sink &sink, const PeerAddr
 }  // namespace
 
 DICOMM_TRANSPORT_SUITE("loopback", suite::Setup{loopback, true})
-DICOMM_TRANSPORT_SUITE("shm", suite::Setup{shm})
+DICOMM_TRANSPORT_SUITE("shm", suite::Setup{shm(true)})
+DICOMM_TRANSPORT_SUITE("shm, through the ring only", suite::Setup{shm(false)})
 DICOMM_TRANSPORT_SUITE("tcp", suite::Setup{tcp("127.0.0.1", 1)})
 DICOMM_TRANSPORT_SUITE("tcp, three sockets", suite::Setup{tcp("127.0.0.1", 3), false, false})
 DICOMM_TRANSPORT_SUITE("tcp over IPv6", suite::Setup{tcp("::1", 1)})

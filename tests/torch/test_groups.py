@@ -214,6 +214,7 @@ def test_elastic_restart_over_the_same_store(tmp_path: Path) -> None:
         "--max-restarts=1",
         "--monitor-interval=0.1",
         str(script),
+        str(tmp_path),
     ]
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", *command],

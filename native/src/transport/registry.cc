@@ -43,7 +43,7 @@ Status make_transports(Reactor &reactor, Sink &sink, const TransportOptions &opt
 
   out.push_back(std::make_unique<LoopbackTransport>(reactor, sink, options.self.id));
   if (wanted("shm")) {
-    auto shm = std::make_unique<ShmTransport>(reactor, sink, stream);
+    auto shm = std::make_unique<ShmTransport>(reactor, sink, ShmOptions{stream});
     const Status opened = shm->open();
     if (opened.ok()) out.push_back(std::move(shm));
     if (!opened.ok() && !wanted("tcp")) return opened;

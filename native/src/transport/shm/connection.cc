@@ -8,8 +8,8 @@
 
 namespace dicomm {
 
-ShmConnection::ShmConnection(StreamShared &shared, Owner &owner, UniqueFd fd)
-    : shared_(shared), owner_(owner), fd_(std::move(fd)) {
+ShmConnection::ShmConnection(StreamShared &shared, Owner &owner, UniqueFd fd, bool may_fetch)
+    : shared_(shared), owner_(owner), fd_(std::move(fd)), tried_(!may_fetch) {
   ++shared_.counters.connections;
 }
 

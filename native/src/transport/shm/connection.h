@@ -22,7 +22,7 @@ namespace dicomm {
 
 class ShmConnection final : public Connection, private Poller {
  public:
-  ShmConnection(StreamShared &shared, Owner &owner, UniqueFd fd);
+  ShmConnection(StreamShared &shared, Owner &owner, UniqueFd fd, bool may_fetch);
   ~ShmConnection() override { close(); }
   Status open() override;
   void close() override;
@@ -106,7 +106,7 @@ class ShmConnection final : public Connection, private Poller {
 
   pid_t peer_pid_ = 0;
   uint64_t cookie_ = 0;
-  bool tried_ = false;
+  bool tried_;
   uint64_t head_ = 0;  // the peer's ring: read up to
   uint64_t seen_tail_ = 0;
   bool in_payload_ = false;

@@ -26,11 +26,10 @@ SocketAddress abstract(const std::string &name) {
 
 }  // namespace
 
-ShmTransport::ShmTransport(Reactor &reactor, Sink &sink, StreamOptions options)
-    : StreamTransport(reactor, sink, "shm", [&] {
-        options.sockets_per_peer = 1;
-        return options;
-      }()) {}
+ShmTransport::ShmTransport(Reactor &reactor, Sink &sink, const ShmOptions &options)
+    : StreamTransport(reactor, sink, "shm", options), fetch_(options.fetch) {
+  shared_.options.sockets_per_peer = 1;
+}
 
 Status ShmTransport::open() {
   std::string boot;
@@ -70,7 +69,7 @@ Status ShmTransport::locate(const PeerAddress &peer, SocketAddress &out) const {
 }
 
 std::unique_ptr<Connection> ShmTransport::connection(Connection::Owner &owner, UniqueFd fd) {
-  return std::make_unique<ShmConnection>(shared_, owner, std::move(fd));
+  return std::make_unique<ShmConnection>(shared_, owner, std::move(fd), fetch_);
 }
 
 }  // namespace dicomm

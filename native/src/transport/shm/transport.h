@@ -8,9 +8,13 @@
 
 namespace dicomm {
 
+struct ShmOptions : StreamOptions {
+  bool fetch = true;  // false: never read a peer's memory directly, as where the kernel forbids it
+};
+
 class ShmTransport final : public StreamTransport {
  public:
-  ShmTransport(Reactor &reactor, Sink &sink, StreamOptions options);
+  ShmTransport(Reactor &reactor, Sink &sink, const ShmOptions &options);
   ~ShmTransport() override { clear(); }
   // NOT_SUPPORTED where the kernel has no memfd, or no name of this boot and namespace can be had.
   Status open();
@@ -22,6 +26,7 @@ class ShmTransport final : public StreamTransport {
   Status locate(const PeerAddress &peer, SocketAddress &out) const override;
   std::unique_ptr<Connection> connection(Connection::Owner &owner, UniqueFd fd) override;
 
+  const bool fetch_;
   std::string place_;  // "BOOT-ID NAMESPACE"
   std::string name_;   // of the listener's abstract socket
 };
