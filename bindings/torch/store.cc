@@ -62,7 +62,8 @@ std::string identity(const c10::intrusive_ptr<c10d::Store> &store) {
     return text + tcp->getHost() + ":" + std::to_string(tcp->getPort());
   }
   if (auto *file = dynamic_cast<c10d::FileStore *>(at.get())) return text + file->getPath();
-  return text + typeid(*at).name();
+  const c10d::Store &other = *at;
+  return text + typeid(other).name();
 }
 
 std::string host(const c10::intrusive_ptr<c10d::Store> &store) {

@@ -80,8 +80,8 @@ void Operation::when_done(Task task) {
 // On the thread that completes the request, which must not block: Python may be needed to free a tensor.
 void Operation::on_complete(void *arg, int32_t) {
   std::unique_ptr<std::shared_ptr<Operation>> self(static_cast<std::shared_ptr<Operation> *>(arg));
-  auto &completions = *(*self)->completions_;
-  completions.submit([operation = std::move(*self)] { operation->notified(); });
+  const auto completions = (*self)->completions_;  // the task may drop all else that holds it
+  completions->submit([operation = std::move(*self)] { operation->notified(); });
 }
 
 void Operation::notified() {

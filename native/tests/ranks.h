@@ -49,7 +49,10 @@ class Rank {
     dicomm_last_error(&e);
     return e.message;
   }
-  dicomm_context *context() { return context_; }
+  void close_context() {
+    dicomm_context_close(context_);
+    context_ = nullptr;
+  }
 
   dicomm_comm *comm = nullptr;
 

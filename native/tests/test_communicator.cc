@@ -194,6 +194,73 @@ TEST_CASE("a dropped request still happens, a canceled receive does not") {
   });
 }
 
+TEST_CASE("a receiver that falls behind by more than the eager window loses nothing") {
+  run_ranks(2, [](Rank &self, int rank) {
+    // 20 MiB of eager messages and empty ones behind them, before the other side asks for any.
+    constexpr int kMessages = 320;
+    std::vector<uint8_t> value(64 << 10, 0);
+    std::vector<dicomm_request *> requests;
+    for (int i = 0; i < kMessages && rank == 0; ++i) {
+      for (const size_t size : {value.size(), size_t{0}}) {
+        dicomm_op send = op(DICOMM_SEND, DICOMM_UINT8);
+        const dicomm_block b{value.data(), static_cast<int64_t>(size), nullptr};
+        send.send = &b;
+        send.nsend = 1;
+        send.peer = 1;
+        dicomm_request *request = nullptr;
+        REQUIRE(dicomm_start(self.comm, &send, &request) == DICOMM_OK);
+        requests.push_back(request);
+      }
+    }
+    if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    for (int i = 0; i < 2 * kMessages && rank == 1; ++i) {
+      dicomm_op recv = op(DICOMM_RECV, DICOMM_UINT8);
+      const dicomm_block b{value.data(), static_cast<int64_t>(value.size()), nullptr};
+      recv.recv = &b;
+      recv.nrecv = 1;
+      recv.peer = 0;
+      REQUIRE(finish(self.comm, recv) == DICOMM_OK);
+    }
+    for (dicomm_request *request : requests) {
+      CHECK(dicomm_request_wait(request, DICOMM_TIMEOUT_NEVER) == DICOMM_OK);
+      dicomm_request_free(request);
+    }
+    CHECK(finish(self.comm, op(DICOMM_BARRIER, DICOMM_UINT8)) == DICOMM_OK);
+  });
+}
+
+TEST_CASE("a rank that left is known to whoever waits for it, neighbour or not") {
+  run_ranks(4, [](Rank &self, int rank) {
+    if (rank == 2) {
+      dicomm_comm_close(self.comm);
+      self.comm = nullptr;
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      return;
+    }
+    if (rank == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      std::vector<float> value(1);
+      dicomm_op recv = op(DICOMM_RECV, DICOMM_FLOAT32);
+      const dicomm_block b = block(value);
+      recv.recv = &b;
+      recv.nrecv = 1;
+      recv.peer = 2;
+      CHECK(finish(self.comm, recv) == DICOMM_PEER_LOST);
+      CHECK(Rank::error().find("rank 2") != std::string::npos);
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(400));
+    }
+  });
+}
+
+TEST_CASE("a communicator may be closed after its context, and says so meanwhile") {
+  run_ranks(2, [](Rank &self, int) {
+    CHECK(finish(self.comm, op(DICOMM_BARRIER, DICOMM_UINT8)) == DICOMM_OK);
+    self.close_context();
+    CHECK(finish(self.comm, op(DICOMM_BARRIER, DICOMM_UINT8)) == DICOMM_INVALID_ARGUMENT);
+  });
+}
+
 TEST_CASE("strided buffers mean their logical elements") {
   run_ranks(2, [](Rank &self, int rank) {
     // Every second element of 8 is sent; received in reverse order.

@@ -248,7 +248,7 @@ def test_sharded(ranks, function) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("function", [fsdp1, fsdp2, dtensor, pipeline], ids=lambda f: f.__name__)
 def test_sharded_over_more_ranks(ranks, function) -> None:
-    ranks(3, function, timeout=80)
+    ranks(4, function, timeout=80)
 
 
 def test_checkpoint(ranks, tmp_path: Path) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
+import threading
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 import torch
@@ -93,6 +97,30 @@ def waiting_has_a_limit(rank: int, size: int) -> None:
             dist.send(tensor * 5, 0)
 
 
+def interrupted(rank: int, size: int, path: str) -> None:
+    """Ctrl-C ends a wait at once, also the wait for ranks that have not come."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def interrupt_soon() -> float:
+        threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        return time.monotonic()
+
+    work = dist.irecv(torch.empty(1), (rank + 1) % size)
+    start = interrupt_soon()
+    with pytest.raises(KeyboardInterrupt):
+        work.wait()
+    assert time.monotonic() - start < 2
+    assert not work.is_completed()
+    dist.barrier()
+    dist.send(torch.ones(1), (rank + 1) % size)
+    work.wait()
+    dist.destroy_process_group()
+    start = interrupt_soon()
+    with pytest.raises(KeyboardInterrupt):
+        dist.init_process_group("dicomm", store=dist.FileStore(f"{path}/{rank}", 2), rank=rank, world_size=2)
+    assert time.monotonic() - start < 2
+
+
 def profiled(rank: int, size: int) -> list[str]:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         dist.all_reduce(torch.ones(2))
@@ -115,6 +143,10 @@ def test_errors_reach_futures(ranks) -> None:
 
 def test_waiting_has_a_limit(ranks) -> None:
     ranks(2, waiting_has_a_limit)
+
+
+def test_ctrl_c_ends_a_wait(ranks, tmp_path: Path) -> None:
+    ranks(2, interrupted, path=str(tmp_path))
 
 
 def test_the_profiler_sees_operations(ranks) -> None:

@@ -8,10 +8,11 @@ Store &unwrap(dicomm_store &store);  // api/store.cc
 }
 
 struct dicomm_context {
-  dicomm::Context context;
+  std::shared_ptr<dicomm::Context> context;
 };
 
 struct dicomm_comm {
+  std::shared_ptr<dicomm::Context> context;  // closed or not, it must outlive the communicator
   std::unique_ptr<dicomm::Communicator> comm;
 };
 
@@ -21,6 +22,7 @@ using dicomm::Status;
 namespace {
 
 Status alive(const dicomm::Context &context) {
+  if (context.closed()) return Status::make(DICOMM_INVALID_ARGUMENT, "the context is closed");
   if (!context.forked()) return {};
   return Status::make(DICOMM_NOT_SUPPORTED,
                       "this context belongs to the parent process; a forked child must make its own");
@@ -52,23 +54,24 @@ dicomm_status dicomm_context_create(const dicomm_context_options *given, dicomm_
     if (options.handshake_timeout_ns > 0) context.handshake_timeout = options.handshake_timeout_ns;
     context.log_level = options.log_level;
     context.spin = given == nullptr ? -1 : options.spin_ns;
-    auto made = std::unique_ptr<dicomm_context>(new dicomm_context{dicomm::Context(std::move(context))});
-    DICOMM_TRY(made->context.open());
+    auto made = std::make_unique<dicomm_context>();
+    made->context = std::make_shared<dicomm::Context>(std::move(context));
+    DICOMM_TRY(made->context->open());
     *out = made.release();
     return {};
   });
 }
 
 size_t dicomm_context_info(dicomm_context *context, char *buf, size_t cap) {
-  return dicomm::answer(context->context.info(), buf, cap);
+  return dicomm::answer(context->context->info(), buf, cap);
 }
 
-void dicomm_context_after_fork(dicomm_context *context) { context->context.after_fork(); }
+void dicomm_context_after_fork(dicomm_context *context) { context->context->after_fork(); }
 
 void dicomm_context_close(dicomm_context *context) {
   // A forked child leaks the object: its lock may be held by a thread that exists only in the parent.
-  if (context == nullptr || context->context.forked()) return;
-  context->context.close();
+  if (context == nullptr || context->context->forked()) return;
+  context->context->close();
   delete context;
 }
 
@@ -79,7 +82,7 @@ dicomm_status dicomm_comm_create(dicomm_context *context, dicomm_store *store, c
     if (context == nullptr || store == nullptr || prefix == nullptr || out == nullptr) {
       return Status::make(DICOMM_INVALID_ARGUMENT, "context, store, prefix and out are required");
     }
-    DICOMM_TRY(alive(context->context));
+    DICOMM_TRY(alive(*context->context));
     const auto options = dicomm::read_options(given);
     dicomm::Communicator::Setup setup;
     setup.name = dicomm::text_or_empty(options.name);
@@ -90,9 +93,10 @@ dicomm_status dicomm_comm_create(dicomm_context *context, dicomm_store *store, c
     dicomm::Rules rules;
     DICOMM_TRY(dicomm::Rules::parse(setup.algorithms, rules));
     DICOMM_TRY(
-        dicomm::bootstrap(context->context, dicomm::unwrap(*store), prefix, rank, size, deadline, setup));
+        dicomm::bootstrap(*context->context, dicomm::unwrap(*store), prefix, rank, size, deadline, setup));
     auto made = std::make_unique<dicomm_comm>();
-    made->comm = std::make_unique<dicomm::Communicator>(context->context, std::move(setup));
+    made->context = context->context;
+    made->comm = std::make_unique<dicomm::Communicator>(*context->context, std::move(setup));
     DICOMM_TRY(made->comm->open(deadline));
     *out = made.release();
     return {};
@@ -108,6 +112,7 @@ dicomm_status dicomm_comm_split(dicomm_comm *comm, int32_t color, int32_t key,
     options.timeout_ns = dicomm::timeout_or(options.timeout_ns, DICOMM_TIMEOUT_DEFAULT);
     options.init_timeout_ns = dicomm::timeout_or(options.init_timeout_ns, DICOMM_TIMEOUT_DEFAULT);
     auto made = std::make_unique<dicomm_comm>();
+    made->context = comm->context;
     *out = nullptr;
     DICOMM_TRY(comm->comm->split(color, key, &options, made->comm));
     if (made->comm) *out = made.release();

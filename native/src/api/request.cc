@@ -70,6 +70,10 @@ dicomm_status dicomm_request_test(dicomm_request *request) {
 dicomm_status dicomm_request_notify(dicomm_request *request, void (*fn)(void *, int32_t), void *arg) {
   return guard([&]() -> Status {
     Request &one = of(request);
+    if (one.done()) {
+      fn(arg, one.status().code());
+      return {};
+    }
     auto lock = one.engine->lock();
     if (one.notify != nullptr)
       return Status::make(DICOMM_INVALID_ARGUMENT, "the request has a callback already");
@@ -91,6 +95,7 @@ dicomm_status dicomm_request_cancel(dicomm_request *request) {
       return Status::make(DICOMM_NOT_SUPPORTED, dicomm::opcode_name(one.opcode),
                           ": collectives cannot be canceled; abort the communicator");
     }
+    if (one.done()) return {};
     auto lock = one.engine->lock();
     if (!one.done()) one.cancel();
     one.engine->settle();

@@ -26,6 +26,11 @@ std::vector<int> Communicator::neighbours() const {
 Status Communicator::open(Nanos deadline) {
   DICOMM_TRY(Rules::parse(setup_.algorithms, rules_));
   auto lock = engine_.lock();
+  if (messenger_.attached(setup_.id)) {
+    return Status::make(
+        DICOMM_INVALID_ARGUMENT, "communicator '", setup_.name,
+        "' has another rank in this context already; a context holds one rank of a communicator");
+  }
   channel_ = &messenger_.attach(setup_.id, *this, rank(), setup_.peers);
   context_.add(*this);
   messenger_.replay(*channel_);
@@ -189,7 +194,7 @@ void Communicator::on_hello(int peer) { hellos_.insert(peer); }
 void Communicator::on_bye(int peer) {
   channel_->left.insert(peer);
   const Link *link = channel_->links[static_cast<size_t>(peer)];
-  const bool gone = link == nullptr || link->endpoint == nullptr;
+  const bool gone = link != nullptr && link->endpoint == nullptr;
   const Status why(Failure{.code = DICOMM_PEER_LOST,
                            .text = describe_rank(peer) + " has closed the communicator and takes no part",
                            .peer = peer});
@@ -248,6 +253,20 @@ void Communicator::end(const Status &why) {
   }
 }
 
+void Communicator::leave(const Status &why) {
+  const auto active = engine_.active(this);
+  for (Request *request : active) request->release();
+  if (!active.empty()) fail(why);  // the others must not wait for what this rank has not finished
+  if (failed_.ok()) failed_ = why;
+  Wire wire;
+  wire.type = MessageType::bye;
+  for (int peer = 0; peer < size(); ++peer) {
+    const Link *link = channel_->links[static_cast<size_t>(peer)];
+    if (peer != rank() && link != nullptr && link->endpoint != nullptr)
+      messenger_.notify(*channel_, peer, wire);
+  }
+}
+
 void Communicator::set_timeout(Nanos timeout) {
   auto lock = engine_.lock();
   setup_.timeout = timeout == DICOMM_TIMEOUT_NEVER ? kNever : timeout;
@@ -261,21 +280,14 @@ void Communicator::abort(const std::string &reason) {
 }
 
 void Communicator::close() {
-  if (channel_ == nullptr) return;
+  if (channel_ == nullptr || context_.closed()) return;
   auto lock = engine_.lock();
   engine_.drive(lock, setup_.timeout == kNever ? kNever : deadline_after(setup_.timeout), [&] {
     const auto active = engine_.active(this);
     for (Request *request : active) request->release();
     return active.empty();
   });
-  end(Status::make(DICOMM_ABORTED, "the communicator was closed"));
-  Wire wire;
-  wire.type = MessageType::bye;
-  for (int peer = 0; peer < size(); ++peer) {
-    const Link *link = channel_->links[static_cast<size_t>(peer)];
-    if (peer != rank() && link != nullptr && link->endpoint != nullptr)
-      messenger_.notify(*channel_, peer, wire);
-  }
+  leave(Status::make(DICOMM_ABORTED, describe_rank(rank()), " closed the communicator"));
   if (probing_) engine_.reactor().cancel(probe_timer_);
   context_.remove(*this);
   messenger_.detach(*channel_);

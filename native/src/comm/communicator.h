@@ -45,8 +45,8 @@ class Communicator final : private ChannelOwner, private CollectiveOwner {
   void set_timeout(Nanos timeout);
   void abort(const std::string &reason);
   void close();
-  // Lock held: fails everything, without a word to the peers.
-  void end(const Status &why);
+  // Lock held: fails what is active, with a word to the peers, and says goodbye to them.
+  void leave(const Status &why);
   std::string info();  // JSON
 
   Context &context() { return context_; }
@@ -62,6 +62,7 @@ class Communicator final : private ChannelOwner, private CollectiveOwner {
   void check_ahead(int64_t seq, const Fingerprint &mine);
   void launch(Request &request, Nanos timeout);
   void fail(const Status &why);
+  void end(const Status &why);
   void probe();
   int64_t full_seq(uint32_t wire) const;
   Status mismatch(int rank, int64_t seq, const Fingerprint &theirs) const;

@@ -63,7 +63,9 @@ void Context::close() {
   closed_ = true;
   {
     auto lock = engine_.lock();
-    for (Communicator *comm : comms_) comm->end(Status::make(DICOMM_ABORTED, "the context was closed"));
+    for (Communicator *comm : comms_)
+      comm->leave(
+          Status::make(DICOMM_ABORTED, "rank ", comm->rank(), " (", self_.host, ") closed its context"));
     engine_.drive(lock, deadline_after(kGoodbye), [&] {
       bool all = true;
       for (auto &transport : transports_) all = transport->shutdown() && all;

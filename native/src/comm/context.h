@@ -34,6 +34,7 @@ class Context {
   void close();
   void after_fork();
   bool forked() const { return forked_; }
+  bool closed() const { return closed_; }
 
   Engine &engine() { return engine_; }
   Messenger &messenger() { return messenger_; }

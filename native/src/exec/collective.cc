@@ -214,7 +214,7 @@ bool Collective::needs(int rank, bool gone) const {
     if (task.peer != rank) continue;
     if (task.state == SendTask::State::offered || (gone && task.state == SendTask::State::streaming))
       return true;
-    if (task.state == SendTask::State::queued) return true;
+    if (gone && task.state == SendTask::State::queued) return true;
   }
   return false;
 }

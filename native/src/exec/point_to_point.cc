@@ -75,6 +75,10 @@ bool PointToPoint::cancel() {
                          ? send_.state == SendTask::State::offered || send_.state == SendTask::State::queued
                          : receive_.state == RecvTask::State::posted;
   if (!early) return false;
+  if (sending() && !messenger_.cancel(channel_, send_)) {
+    engine_.complete(*this, {});  // some of it had left: the rest follows from a copy
+    return false;
+  }
   fail(Status::make(DICOMM_CANCELED, "canceled before it had matched"));
   return true;
 }
@@ -82,7 +86,7 @@ bool PointToPoint::cancel() {
 bool PointToPoint::needs(int rank, bool gone) const {
   if (sending()) {
     if (send_.peer != rank) return false;
-    return send_.state != SendTask::State::streaming || gone;
+    return gone || send_.state == SendTask::State::offered;
   }
   if (receive_.state == RecvTask::State::posted) return receive_.peer == rank;
   return gone && receive_.source == rank && receive_.state == RecvTask::State::arriving;

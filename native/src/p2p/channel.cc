@@ -23,8 +23,10 @@ std::unique_ptr<Unexpected> Channel::post(RecvTask &task) {
     return message;
   }
   task.state = RecvTask::State::posted;
-  task.order = ++orders_;
-  (task.peer == DICOMM_ANY_SOURCE ? posted_any_ : posted_[task.peer]).push_back(&task);
+  if (task.order == 0) task.order = ++orders_;  // a receive that is posted again keeps its place
+  auto &queue = task.peer == DICOMM_ANY_SOURCE ? posted_any_ : posted_[task.peer];
+  const auto later = [&](const RecvTask *other) { return other->order > task.order; };
+  queue.insert(std::find_if(queue.begin(), queue.end(), later), &task);
   return nullptr;
 }
 
@@ -50,16 +52,6 @@ Unexpected &Channel::keep(std::unique_ptr<Unexpected> message) {
   auto &queue = unexpected_[static_cast<int>(message->wire.source)];
   queue.push_back(std::move(message));
   return *queue.back();
-}
-
-std::unique_ptr<Unexpected> Channel::take(const Unexpected &message) {
-  auto &queue = unexpected_[static_cast<int>(message.wire.source)];
-  const auto found =
-      std::find_if(queue.begin(), queue.end(), [&](const auto &m) { return m.get() == &message; });
-  if (found == queue.end()) return nullptr;
-  auto taken = std::move(*found);
-  queue.erase(found);
-  return taken;
 }
 
 void Channel::remove(RecvTask &task) {

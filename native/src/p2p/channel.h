@@ -42,17 +42,21 @@ class Channel {
   // The oldest receive for a message of `source`, taken out of the queue; else null.
   RecvTask *match(int source, const MatchKey &key);
   Unexpected &keep(std::unique_ptr<Unexpected> message);
-  std::unique_ptr<Unexpected> take(const Unexpected &message);
   void remove(RecvTask &task);
   // Takes back the offer `id` of a peer that withdraws it.
   void withdraw(const Link &link, uint64_t id);
   void forget(const Link &link);  // the peer is gone: what it has not completed here goes
-  // Attaching: drops what senders other than the communicator's ranks have left here.
-  template <class Trusted>
-  void keep_only(Trusted trusted) {
+  // Takes out every unexpected message for which pick(source, message) holds.
+  template <class Pick>
+  std::vector<std::unique_ptr<Unexpected>> take_if(Pick pick) {
+    std::vector<std::unique_ptr<Unexpected>> taken;
     for (auto &[source, queue] : unexpected_) {
-      std::erase_if(queue, [&](const auto &m) { return !trusted(source, m->link); });
+      for (auto &message : queue) {
+        if (pick(source, *message)) taken.push_back(std::move(message));
+      }
+      std::erase(queue, nullptr);
     }
+    return taken;
   }
 
   // Calls visit(source, wire) for every unexpected message of collective `seq`.

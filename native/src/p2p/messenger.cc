@@ -34,7 +34,8 @@ bool Messenger::holds(const Channel &channel, int rank, const Link &link) {
 }
 
 void Messenger::replay(Channel &channel) {
-  channel.keep_only([&](int source, const Link *link) { return holds(channel, source, *link); });
+  drop_unexpected(
+      channel, [&](int source, const Unexpected &message) { return !holds(channel, source, *message.link); });
   auto early = std::move(channel.early);
   channel.early.clear();
   for (const auto &message : early) {
@@ -43,16 +44,58 @@ void Messenger::replay(Channel &channel) {
   }
   for (size_t r = 0; r < channel.peers.size(); ++r) {
     const auto known = links_.find(channel.peers[r].id);
-    if (known != links_.end() && known->second->endpoint == nullptr) {
-      tell_gone(channel, *known->second, static_cast<int>(r));
+    if (known == links_.end()) continue;
+    channel.links[r] = known->second.get();  // who is connected anyway will hear of our leaving
+    if (known->second->endpoint == nullptr) tell_gone(channel, *known->second, static_cast<int>(r));
+  }
+}
+
+bool Messenger::attached(uint64_t comm) const {
+  const auto found = channels_.find(comm);
+  return found != channels_.end() && found->second->owner != nullptr;
+}
+
+// Messages nobody will ask for: their senders get their credit back, or hear that an offer is void; what is
+// still arriving arrives nowhere.
+template <class Dropped>
+void Messenger::drop_unexpected(Channel &channel, Dropped dropped) {
+  for (const auto &message : channel.take_if(dropped)) {
+    for (const auto &arrival : arrivals_) {
+      if (arrival->unexpected != message.get()) continue;
+      arrival->unexpected = nullptr;
+      arrival->data = nullptr;
+    }
+    if (message->wire.type == MessageType::rts) {
+      answer_late(*message->link, message->wire);
+    } else if (message->complete) {
+      consumed(*message->link, message->wire.bytes + kEntryCost);
     }
   }
 }
 
 void Messenger::detach(Channel &channel) {
+  drop_unexpected(channel, [](int, const Unexpected &) { return true; });
   if (closed_.size() >= kClosedKept) closed_.clear();
-  closed_.insert(channel.id);
+  closed_.emplace(channel.id, static_cast<uint32_t>(channel.rank));
   channels_.erase(channel.id);
+}
+
+// To a message for a communicator that was closed here.
+void Messenger::answer_late(Link &link, const Wire &wire) {
+  Wire answer;
+  answer.comm = wire.comm;
+  if (wire.type == MessageType::rts) {
+    answer.type = MessageType::refuse;
+    answer.id = wire.id;
+    answer.count = DICOMM_PEER_LOST;
+    transmit(link, answer);
+  } else if (wire.type != MessageType::bye && wire.type != MessageType::fail) {
+    const auto closed = closed_.find(wire.comm);
+    if (closed == closed_.end()) return;
+    answer.type = MessageType::bye;
+    answer.source = closed->second;
+    transmit(link, answer);
+  }
 }
 
 Link &Messenger::link_to(const PeerAddress &peer) {
@@ -169,6 +212,7 @@ Incoming *Messenger::on_header(Endpoint &from, const Header &header, size_t size
       case Lookup::found:
         return on_eager(*channel, link, wire, size);
       case Lookup::closed:
+        answer_late(link, wire);
         return arrival(link);  // nobody will ask for it
       case Lookup::refused:
         return nullptr;
@@ -219,15 +263,7 @@ void Messenger::on_control(Link &link, const Wire &wire, const std::string &text
     case Lookup::refused:
       return;  // it does not hold the rank it claims; what it says about it is void
     case Lookup::closed:
-      if (wire.type == MessageType::rts) {
-        Wire answer;
-        answer.type = MessageType::refuse;
-        answer.comm = wire.comm;
-        answer.id = wire.id;
-        answer.count = DICOMM_PEER_LOST;
-        transmit(link, answer);
-      }
-      return;
+      return answer_late(link, wire);
     case Lookup::found:
       break;
   }
@@ -278,6 +314,7 @@ void Messenger::on_failed(Endpoint &endpoint, const Status &why, bool clean) {
   link.endpoint = nullptr;
   link.gone = why;
   link.control.clear();
+  link.eager_outstanding = link.eager_consumed = 0;
   drop_arrivals(link);
   link.left = clean;
   std::erase_if(claimed_, [&](const auto &entry) {

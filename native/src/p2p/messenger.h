@@ -14,7 +14,6 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "p2p/channel.h"
@@ -48,6 +47,7 @@ class Messenger final : public Sink {
   // The channel lives until detach. Call replay once the owner can hear of what came before it existed.
   Channel &attach(uint64_t comm, ChannelOwner &owner, int rank, std::vector<PeerAddress> peers);
   void replay(Channel &channel);
+  bool attached(uint64_t comm) const;
   void detach(Channel &channel);
 
   // Start a transfer. A value: it is over already, with that status, and the owner will not hear of it.
@@ -55,7 +55,8 @@ class Messenger final : public Sink {
   std::optional<Status> receive(Channel &channel, RecvTask &task);
   // Takes the transfer back wherever it stands; the owner will not hear of it, its buffer is free on return,
   // and the other side is told.
-  void cancel(Channel &channel, SendTask &task);
+  // False: a send that arrives all the same, from a copy.
+  bool cancel(Channel &channel, SendTask &task);
   void cancel(Channel &channel, RecvTask &task);
 
   // Control messages. Text goes along as payload. Dropped silently when the peer is gone.
@@ -89,6 +90,9 @@ class Messenger final : public Sink {
   void transmit(Link &link, const Wire &wire, const std::string &text = {});
   Arrival *arrival(Link &link);
   void recycle(Arrival *arrival);
+  void answer_late(Link &link, const Wire &wire);
+  template <class Dropped>
+  void drop_unexpected(Channel &channel, Dropped dropped);
   void drop_arrivals(Link &link);
   static void tell_gone(Channel &channel, const Link &link, int rank);
 
@@ -104,6 +108,7 @@ class Messenger final : public Sink {
   void bind(RecvTask &task, Link &link, const Wire &wire);
   void ask(RecvTask &task, const Wire &wire);
   std::optional<Status> claim(RecvTask &task, std::unique_ptr<Unexpected> message);
+  void unbind(RecvTask &task);
   void consumed(Link &link, uint64_t bytes);
   void pump(SendTask &task);
   void take_back_chunks(SendTask &task);
@@ -114,7 +119,8 @@ class Messenger final : public Sink {
   const Transports *transports_ = nullptr;
   std::map<ContextId, std::unique_ptr<Link>> links_;
   std::unordered_map<uint64_t, std::unique_ptr<Channel>> channels_;
-  std::unordered_set<uint64_t> closed_;  // ids of channels detached here: late messages are answered with bye
+  std::unordered_map<uint64_t, uint32_t>
+      closed_;  // channels detached here -> our rank: late messages get a bye
   std::vector<std::unique_ptr<Arrival>> arrivals_;
   std::vector<Arrival *> free_arrivals_;
   std::unordered_map<const Unexpected *, std::unique_ptr<Unexpected>> claimed_;

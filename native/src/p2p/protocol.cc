@@ -55,7 +55,14 @@ std::optional<Status> Messenger::send(Channel &channel, SendTask &task) {
 
 std::optional<Status> Messenger::receive(Channel &channel, RecvTask &task) {
   if (task.peer != DICOMM_ANY_SOURCE) {
+    const bool first = channel.links[static_cast<size_t>(task.peer)] == nullptr;
     const Link &from = link(channel, task.peer);
+    // A rank that has left answers with bye; without a word from us it would not know that we wait.
+    if (first && task.peer != channel.rank) {
+      Wire hello;
+      hello.type = MessageType::hello;
+      notify(channel, task.peer, hello);
+    }
     auto message = channel.post(task);
     if (message) return claim(task, std::move(message));
     if (from.endpoint != nullptr && !channel.left.contains(task.peer)) return std::nullopt;
@@ -95,7 +102,7 @@ std::optional<Status> Messenger::claim(RecvTask &task, std::unique_ptr<Unexpecte
   bind(task, *message->link, message->wire);
   if (message->wire.type == MessageType::rts) {
     ask(task, message->wire);
-    if (task.failure.ok()) return std::nullopt;
+    if (task.failure.ok() && task.bytes > 0) return std::nullopt;
     task.state = RecvTask::State::done;
     return task.failure;
   }
@@ -165,7 +172,7 @@ void Messenger::on_offer(Channel &channel, Link &link, const Wire &wire) {
   if (RecvTask *task = channel.match(source, wire.key())) {
     bind(*task, link, wire);
     ask(*task, wire);
-    if (!task->failure.ok()) finish(*task, task->failure);
+    if (!task->failure.ok() || task->bytes == 0) finish(*task, task->failure);
     return;
   }
   auto message = std::make_unique<Unexpected>();
@@ -185,9 +192,12 @@ void Messenger::ask(RecvTask &task, const Wire &wire) {
     answer.bytes = task.capacity;
   } else {
     answer.type = MessageType::cts;
-    answer.count = task.id = ++ids_;
+    answer.count = ++ids_;
     task.sender_id = wire.id;
-    task.link->receives[task.id] = &task;
+    if (task.bytes > 0) {  // else nothing will come, and the receive is over
+      task.id = answer.count;
+      task.link->receives[task.id] = &task;
+    }
   }
   transmit(*task.link, answer);
 }
@@ -285,7 +295,17 @@ void Messenger::on_refuse(Link &link, const Wire &wire) {
 void Messenger::on_withdraw(Link &link, const Wire &wire) {
   const auto found = link.receives.find(wire.count);
   if (found == link.receives.end()) return;
-  finish(*found->second,
+  RecvTask &task = *found->second;
+  const auto channel = channels_.find(wire.comm);
+  if (!task.key.collective && channel != channels_.end()) {
+    // The receive takes the next message that fits, as if this one had never been offered.
+    unbind(task);
+    if (auto message = channel->second->post(task)) {
+      if (const auto end = claim(task, std::move(message))) finish(task, *end);
+    }
+    return;
+  }
+  finish(task,
          Status::make(DICOMM_CANCELED, "the sender took the message back before all of it had been sent"));
 }
 
@@ -296,14 +316,23 @@ void Messenger::finish(SendTask &task, const Status &status) {
 }
 
 void Messenger::finish(RecvTask &task, const Status &status) {
+  unbind(task);
   task.state = RecvTask::State::done;
+  task.owner->on_received(task, status);
+}
+
+// Ends what the receive has with its message; what still comes of it is dropped.
+void Messenger::unbind(RecvTask &task) {
   if (task.id != 0) task.link->receives.erase(task.id);
+  task.id = 0;
+  task.received = 0;
   for (Arrival *arrival : task.arrivals) {
     arrival->task = nullptr;
     arrival->data = nullptr;
   }
   task.arrivals.clear();
-  task.owner->on_received(task, status);
+  if (task.claimed != nullptr) task.claimed->claimant = nullptr;
+  task.claimed = nullptr;
 }
 
 void Messenger::consumed(Link &link, uint64_t bytes) {
@@ -315,16 +344,19 @@ void Messenger::consumed(Link &link, uint64_t bytes) {
   transmit(link, wire);
 }
 
-void Messenger::cancel(Channel &channel, SendTask &task) {
+bool Messenger::cancel(Channel &channel, SendTask &task) {
   const auto state = std::exchange(task.state, SendTask::State::done);
-  if (state == SendTask::State::idle || state == SendTask::State::done) return;
+  if (state == SendTask::State::idle || state == SendTask::State::done) return false;
   Link &link = *task.link;
   if (task.id != 0) link.offers.erase(task.id);
-  if (link.endpoint == nullptr) return;
-  bool offer_left = task.id != 0;
-  if (task.packet_queued && link.endpoint->cancel(task.packet)) offer_left = false;
+  if (link.endpoint == nullptr) return true;
+  const bool unsent = task.packet_queued && link.endpoint->cancel(task.packet);
+  if (task.id == 0) {
+    if (unsent) link.eager_outstanding -= std::min(link.eager_outstanding, task.bytes + kEntryCost);
+    return unsent;
+  }
   take_back_chunks(task);
-  if (!offer_left) return;
+  if (unsent) return true;
   Wire wire;
   wire.type = MessageType::withdraw;
   wire.comm = channel.id;
@@ -332,20 +364,16 @@ void Messenger::cancel(Channel &channel, SendTask &task) {
   wire.id = task.id;
   wire.count = task.peer_id;
   transmit(link, wire);
+  return true;
 }
 
 void Messenger::cancel(Channel &channel, RecvTask &task) {
   const auto state = std::exchange(task.state, RecvTask::State::done);
   if (state == RecvTask::State::posted) channel.remove(task);
   if (state != RecvTask::State::arriving) return;
-  for (Arrival *arrival : task.arrivals) {
-    arrival->task = nullptr;
-    arrival->data = nullptr;
-  }
-  task.arrivals.clear();
-  if (task.claimed != nullptr) task.claimed->claimant = nullptr;
-  if (task.id == 0) return;
-  task.link->receives.erase(task.id);
+  const bool rendezvous = task.id != 0;
+  unbind(task);
+  if (!rendezvous) return;
   Wire wire;
   wire.type = MessageType::refuse;
   wire.comm = channel.id;

@@ -106,8 +106,10 @@ void Engine::settle() {
     Reactor::Batch none;
     reactor_.dispatch(none);
   }
-  // A driver that fell asleep before the call does not know of the deadlines and timers the call has set.
-  if (driver_ != nullptr && next_event() < driver_until_) reactor_.kick();
+  if (driver_ == nullptr) return;
+  // A driver that fell asleep before the call knows neither of the deadlines and timers the call has set nor
+  // of the bells and connections it has taken up.
+  if (reactor_.arm() || next_event() < driver_until_) reactor_.kick();
 }
 
 void Engine::wake(Waiter &waiter) {

@@ -70,6 +70,7 @@ void Reactor::peek(Batch &batch) {
   batch.count = 0;
   batch.interrupted = false;
   if (pollers_.empty() || ++peeks_ % kPeekEvery == 0) fetch(batch, 0);
+  batch.blocking = false;
 }
 
 void Reactor::post(std::function<void()> task) { posted_.push_back(std::move(task)); }
@@ -91,6 +92,7 @@ void Reactor::fetch(Batch &batch, Nanos until) {
     timeout = static_cast<int>(std::min<Nanos>((left + kMillisecond - 1) / kMillisecond, 1 << 30));
   }
   batch.interrupted = false;
+  batch.blocking = true;
   batch.count = epoll_wait(epoll_.get(), batch.events.data(), static_cast<int>(batch.events.size()), timeout);
   if (batch.count < 0) {
     batch.interrupted = errno == EINTR;
@@ -105,7 +107,7 @@ bool Reactor::dispatch(Batch &batch) {
     const size_t fd = static_cast<uint32_t>(name);
     if (static_cast<int>(fd) == wakeup_.get()) {
       uint64_t count;
-      [[maybe_unused]] const ssize_t drained = ::read(wakeup_.get(), &count, sizeof count);
+      if (batch.blocking) static_cast<void>(!::read(wakeup_.get(), &count, sizeof count));
       continue;
     }
     const Slot slot = fd < slots_.size() ? slots_[fd] : Slot{};

@@ -74,6 +74,7 @@ class Reactor {
     std::array<epoll_event, 64> events;
     int count = 0;
     bool interrupted = false;
+    bool blocking = false;  // only who may have slept consumes kicks: they are for the sleeper
   };
   void fetch(Batch &batch, Nanos until);
   // Never blocks. While there are pollers, asks the kernel only every few calls: polling them is what is

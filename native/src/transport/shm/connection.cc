@@ -29,7 +29,10 @@ Status ShmConnection::open() {
 
 void ShmConnection::close() {
   if (!fd_.valid()) return;
-  if (ready_) shared_.reactor.remove(static_cast<Poller *>(this));
+  if (ready_) {
+    shared_.reactor.remove(static_cast<Poller *>(this));
+    take_back_offers();
+  }
   shared_.reactor.remove(fd_.get());
   fd_.reset();
   segment_.unmap();
@@ -114,13 +117,14 @@ void ShmConnection::on_ready(uint32_t) {
 bool ShmConnection::poll() {
   if (!ready_ || polling_ || !fd_.valid()) return false;
   polling_ = true;  // callbacks may send, which does not come back here
-  bool worked = read(kBudget);
-  if (fd_.valid()) worked |= reclaim();
+  // What the peer has fetched is told before what it said afterwards, such as a goodbye.
+  look();
+  bool worked = reclaim();
+  report_sent();
+  if (fd_.valid()) worked |= read(kBudget);
   if (fd_.valid() && (!idle() || goodbye_ == Goodbye::wanted)) worked |= write_queued();
-  while (!sent_.empty() && fd_.valid()) {
-    worked = true;
-    shared_.sink.on_sent(owner_.endpoint(), *sent_.pop());
-  }
+  worked |= !sent_.empty();
+  report_sent();
   polling_ = false;
   if (fd_.valid() && parted()) {
     close();
@@ -148,6 +152,10 @@ bool ShmConnection::arm() {
     if (fetches_[i].used && state == SharedSlot::done) return true;
   }
   return false;
+}
+
+void ShmConnection::report_sent() {
+  while (!sent_.empty() && fd_.valid()) shared_.sink.on_sent(owner_.endpoint(), *sent_.pop());
 }
 
 void ShmConnection::disarm() {

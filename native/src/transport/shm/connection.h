@@ -61,10 +61,14 @@ class ShmConnection final : public Connection, private Poller {
   int take_slot(Outgoing &message);
   bool write_queued();
   bool reclaim();
+  void await_reader(SharedSlot &slot);
+  void take_back_offers();
+  void report_sent();
   void publish();
   void wake_peer();
 
   // connection_read.cc
+  void look();
   bool read(size_t budget);
   uint64_t available() const { return seen_tail_ - head_; }
   void get(void *into, size_t size);

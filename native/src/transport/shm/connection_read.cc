@@ -47,13 +47,17 @@ void ShmConnection::try_fetching() {
   }
 }
 
-// True if anything was read.
-bool ShmConnection::read(size_t budget) {
-  SharedRing &ring = segment_->rings[1 - side_];
+// At what the peer has told and done so far.
+void ShmConnection::look() {
   if (!tried_) try_fetching();
   if (!peer_fetches_)
     peer_fetches_ = segment_->sides[1 - side_].reads_directly.load(std::memory_order_acquire) != 0;
-  seen_tail_ = ring.tail.load(std::memory_order_acquire);
+  seen_tail_ = segment_->rings[1 - side_].tail.load(std::memory_order_acquire);
+}
+
+// True if anything was read.
+bool ShmConnection::read(size_t budget) {
+  SharedRing &ring = segment_->rings[1 - side_];
   if (available() == 0) return false;
   if (available() > kRingBytes) {
     fail(Status::make(DICOMM_PROTOCOL, "its shared memory has positions that cannot be"));
@@ -122,19 +126,17 @@ bool ShmConnection::fetch() {
   get(&index, sizeof(index));
   SharedSlot *slot = index < kSlots ? &segment_->rings[1 - side_].slots[index] : nullptr;
   uint32_t expected = SharedSlot::offered;
-  // A writer that moves the bytes offers them again in a moment.
-  while (slot != nullptr && !slot->state.compare_exchange_weak(expected, SharedSlot::reading) &&
-         (expected == SharedSlot::offered || expected == SharedSlot::revoked) && !closed_socket_) {
-    expected = SharedSlot::offered;
-  }
-  if (slot == nullptr || slot->state.load(std::memory_order_acquire) != SharedSlot::reading) {
-    fail(Status::make(DICOMM_PROTOCOL, "it offers a message that is not there"));
+  if (slot == nullptr || !slot->state.compare_exchange_strong(expected, SharedSlot::reading)) {
+    const bool taken_back = slot != nullptr && expected == SharedSlot::free;
+    fail(taken_back
+             ? Status::make(DICOMM_PEER_LOST, "it closed its context before a message had been fetched")
+             : Status::make(DICOMM_PROTOCOL, "it offers a message that is not there"));
     return false;
   }
   Status status;
   if (incoming_->data != nullptr) {
     status =
-        read_memory(peer_pid_, slot->address.load(std::memory_order_relaxed), incoming_->data, payload_size_);
+        read_memory(peer_pid_, slot->address.load(std::memory_order_seq_cst), incoming_->data, payload_size_);
   }
   slot->state.store(SharedSlot::done, std::memory_order_seq_cst);
   wake_peer();

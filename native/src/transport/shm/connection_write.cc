@@ -82,14 +82,20 @@ Sent ShmConnection::send(Outgoing &message) {
     enqueue(message);
     return Sent::queued;
   }
+  SharedRing &ring = segment_->rings[side_];
   const uint32_t fetching = fetching_;
+  seen_head_ = ring.head.load(std::memory_order_acquire);
   const bool complete = write(message);
   if (!complete && message.progress == 0) {
     enqueue(message);
   } else if (!complete) {
     current_ = &message;
   }
-  if (!complete) segment_->rings[side_].blocked.store(1, std::memory_order_seq_cst);
+  if (!complete) {
+    ring.blocked.store(1, std::memory_order_seq_cst);
+    // Room made before the peer could see that we wait for it.
+    if (ring.head.load(std::memory_order_seq_cst) != seen_head_) shared_.reactor.kick();
+  }
   publish();
   if (complete) {
     ++shared_.counters.messages_sent;
@@ -162,6 +168,26 @@ bool ShmConnection::reclaim() {
   return any;
 }
 
+// Until nobody reads from the address the slot had before.
+void ShmConnection::await_reader(SharedSlot &slot) {
+  const Nanos limit = now() + kFetchPatience;
+  while (slot.state.load(std::memory_order_seq_cst) == SharedSlot::reading && now() < limit) {
+    std::this_thread::yield();
+  }
+}
+
+// The memory goes back to its owners: the peer must not find it any more.
+void ShmConnection::take_back_offers() {
+  for (uint32_t i = 0; i < kSlots && fetching_ > 0; ++i) {
+    if (!fetches_[i].used) continue;
+    SharedSlot &slot = segment_->rings[side_].slots[i];
+    uint32_t expected = SharedSlot::offered;
+    if (!slot.state.compare_exchange_strong(expected, SharedSlot::free)) await_reader(slot);
+    fetches_[i] = Fetch{};
+    --fetching_;
+  }
+}
+
 Connection::Canceled ShmConnection::cancel(Outgoing &message) {
   if (current_ == &message) {
     const uint64_t length = message.size;
@@ -183,18 +209,9 @@ Connection::Canceled ShmConnection::cancel(Outgoing &message) {
     fetch.message = nullptr;
     if (!segment_.mapped()) return Canceled::partly;
     SharedSlot &slot = segment_->rings[side_].slots[i];
-    uint32_t expected = SharedSlot::offered;
-    if (slot.state.compare_exchange_strong(expected, SharedSlot::revoked)) {
-      fetch.copy.assign(message.data, message.data + message.size);
-      slot.address.store(reinterpret_cast<uint64_t>(fetch.copy.data()), std::memory_order_relaxed);
-      slot.state.store(SharedSlot::offered, std::memory_order_release);
-      wake_peer();
-      return Canceled::partly;
-    }
-    const Nanos limit = now() + kFetchPatience;
-    while (slot.state.load(std::memory_order_acquire) == SharedSlot::reading && now() < limit) {
-      std::this_thread::yield();
-    }
+    fetch.copy.assign(message.data, message.data + message.size);
+    slot.address.store(reinterpret_cast<uint64_t>(fetch.copy.data()), std::memory_order_seq_cst);
+    await_reader(slot);
     return Canceled::partly;
   }
   return sent_.remove(message) ? Canceled::partly : Canceled::unknown;

@@ -53,8 +53,11 @@ void StreamEndpoint::yielded(Attempt &attempt) {
 }
 
 void StreamEndpoint::failed(Attempt &attempt, const Status &why) {
+  const bool extra = attempt.index() > 0 && state_ == State::connected;
   drop_attempt(attempt);
+  // Without an extra connection its share goes over the others; connection 0 tells how the peer is.
   if (peer_left_) return finish_if_over();
+  if (extra) return;
   doom(why.with([](Failure &f) { f.code = DICOMM_CONNECT_FAILED; }), false);
 }
 
