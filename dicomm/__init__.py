@@ -8,8 +8,8 @@
 See Communicator for the operations, dicomm.rendezvous for the ways to start, dicomm.Config for the settings
 and dicomm.errors for the exceptions.
 
-Names are loaded on first use (PEP 562): torch imports dicomm.torch, and with it this module, in every process that
-imports torch, and must not load or depend on the native library there.
+Names are loaded on first use (PEP 562): torch imports dicomm.torch, and with it this module, in every process
+that imports torch, and must not load or depend on the native library there.
 """
 
 from importlib import import_module

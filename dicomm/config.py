@@ -124,7 +124,8 @@ class Config:
     paths: str = _setting(
         "DICOMM_PATHS",
         "",
-        "The paths to use, such as `shm>tcp` or `tcp`. Not set: all; `shm` between processes of one host, else `tcp`.",
+        "The paths to use, such as `shm>tcp` or `tcp`. Not set: all; `shm` between processes of one host, "
+        "else `tcp`.",
     )
     sockets_per_peer: int = _setting(
         "DICOMM_SOCKETS_PER_PEER", 0, "TCP connections to each peer. 0: the library's default.", _parse_count

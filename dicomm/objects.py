@@ -133,7 +133,10 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
 
         found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
         return found
-    dtype = np.dtype(name)
+    try:
+        dtype = np.dtype(name)
+    except SyntaxError:  # numpy evaluates what looks like a list of fields
+        raise ValueError(f"dtype {name!r}") from None
     if dtype.kind not in _ARRAY_KINDS:
         raise ValueError(f"dtype {name!r}")
     return dtype

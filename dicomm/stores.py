@@ -57,7 +57,8 @@ class TorchStore:
             if left <= 0:
                 raise TimeoutError(key)
             with contextlib.suppress(Exception):  # its time-out has a class of its own in every version
-                self.store.wait([key], datetime.timedelta(seconds=min(left, _PIECE)))
+                # Under a millisecond torch takes for "no time-out".
+                self.store.wait([key], datetime.timedelta(seconds=max(0.001, min(left, _PIECE))))
         value = self.store.get(key)
         return value.encode() if isinstance(value, str) else bytes(value)
 

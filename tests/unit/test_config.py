@@ -65,6 +65,7 @@ def test_every_setting_is_read() -> None:
         "secret": ("s", "s"),
         "secret_file": ("/f", "/f"),
         "interface": ("eth0", "eth0"),
+        "paths": ("shm>tcp", "shm>tcp"),
         "sockets_per_peer": ("4", 4),
         "eager_bytes": ("8K", 8192),
         "spin_us": ("20.5", 20.5),
