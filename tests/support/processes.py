@@ -11,6 +11,7 @@ import tempfile
 import textwrap
 import time
 import uuid
+from collections.abc import Callable
 from types import TracebackType
 
 _PROLOGUE = """
@@ -26,14 +27,21 @@ _JOIN = "comm = dicomm.init()\nsay('ready')\n"
 class Job:
     """`with Job(4, source) as job:` starts four ranks. Ended ranks' output is in `job.output(rank)`.
 
-    join: call dicomm.init() first and print "ready". Environment variables in `env` are added. Everything
+    join: call dicomm.init() first and print "ready". launch: the command that starts a rank's Python. Environment variables in `env` are added. Everything
     still running at the end of the block is killed.
     """
 
     def __init__(
-        self, size: int, source: str, *, join: bool = True, env: dict[str, str] | None = None
+        self,
+        size: int,
+        source: str,
+        *,
+        join: bool = True,
+        env: dict[str, str] | None = None,
+        launch: Callable[[int], list[str]] = lambda rank: [],
     ) -> None:
         self.size = size
+        self._launch = launch
         self._directory = tempfile.TemporaryDirectory(prefix="dicomm-job-")
         self._source = _PROLOGUE + (_JOIN if join else "") + textwrap.dedent(source)
         self.environment = {
@@ -56,7 +64,7 @@ class Job:
         environment = {k: v for k, v in os.environ.items() if not re.match(r"DICOMM_|OMPI_|SLURM_|RANK$", k)}
         self.processes.append(
             subprocess.Popen(
-                [sys.executable, "-c", self._source],
+                [*self._launch(rank), sys.executable, "-c", self._source],
                 env={**environment, **self.environment, "DICOMM_RANK": str(rank)},
                 stdout=out,
                 stderr=subprocess.STDOUT,

@@ -1,0 +1,67 @@
+"""Two hosts, for which two network namespaces of this machine stand: shm inside, tcp between."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from support.processes import Job
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("ip") is None, reason="network namespaces need root and iproute2"
+)
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=20)
+
+
+@pytest.fixture
+def hosts() -> Iterator[tuple[str, str]]:
+    """Names of two namespaces with 198.51.100.1 and .2, 2001:db8::1 and ::2, one wire between them."""
+    unique = uuid.uuid4().hex[:6]
+    names = f"dicomm-a{unique}", f"dicomm-b{unique}"
+    try:
+        for name in names:
+            ip("netns", "add", name)
+            ip("-n", name, "link", "set", "lo", "up")
+        ip("link", "add", "wire", "netns", names[0], "type", "veth", "peer", "name", "wire", "netns", names[1])
+        for number, name in enumerate(names, 1):
+            ip("-n", name, "addr", "add", f"198.51.100.{number}/24", "dev", "wire")
+            ip("-n", name, "addr", "add", f"2001:db8::{number}/64", "dev", "wire", "nodad")
+            ip("-n", name, "link", "set", "wire", "up")
+        yield names
+    finally:
+        for name in names:
+            with contextlib.suppress(subprocess.CalledProcessError):
+                ip("netns", "del", name)
+
+
+@pytest.mark.parametrize("address", ["198.51.100.1", "[2001:db8::1]"])
+def test_the_path_follows_the_place(hosts: tuple[str, str], address: str) -> None:
+    """Three ranks on the first host, one on the second: uneven on purpose."""
+    source = """
+        for count in (1, 300_000):
+            x = np.full(count, comm.rank + 1, np.float32)
+            comm.allreduce(x)
+            assert (x == 10).all()
+        rows = np.zeros((4, 50_000), np.int32)
+        comm.alltoall(np.repeat(np.arange(4, dtype=np.int32) + 10 * comm.rank, 50_000), rows)
+        assert (rows == np.arange(4)[:, None] * 10 + comm.rank).all()
+        say({peer["rank"]: peer["path"] for peer in comm.stats()["peers"] if peer["rank"] != comm.rank})
+        comm.barrier()
+        comm.close()
+    """
+    env = {"DICOMM_INIT": f"tcp://{address}:29471", "DICOMM_INTERFACE": ""}
+    place = [hosts[0], hosts[0], hosts[0], hosts[1]]
+    with Job(4, source, env=env, launch=lambda rank: ["ip", "netns", "exec", place[rank]]) as job:
+        for rank in range(4):
+            expected = {r: "shm" if place[r] == place[rank] else "tcp" for r in range(4) if r != rank}
+            job.wait_for(rank, str(expected), timeout=40)
+        for process in job.processes:
+            assert process.wait(20) == 0
