@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+
 from support.processes import Job
 
 pytestmark = pytest.mark.skipif(
@@ -30,7 +31,20 @@ def hosts() -> Iterator[tuple[str, str]]:
         for name in names:
             ip("netns", "add", name)
             ip("-n", name, "link", "set", "lo", "up")
-        ip("link", "add", "wire", "netns", names[0], "type", "veth", "peer", "name", "wire", "netns", names[1])
+        ip(
+            "link",
+            "add",
+            "wire",
+            "netns",
+            names[0],
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "wire",
+            "netns",
+            names[1],
+        )
         for number, name in enumerate(names, 1):
             ip("-n", name, "addr", "add", f"198.51.100.{number}/24", "dev", "wire")
             ip("-n", name, "addr", "add", f"2001:db8::{number}/64", "dev", "wire", "nodad")
