@@ -27,8 +27,8 @@ _JOIN = "comm = dicomm.init()\nsay('ready')\n"
 class Job:
     """`with Job(4, source) as job:` starts four ranks. Ended ranks' output is in `job.output(rank)`.
 
-    join: call dicomm.init() first and print "ready". launch: the command that starts a rank's Python. Environment variables in `env` are added. Everything
-    still running at the end of the block is killed.
+    join: call dicomm.init() first and print "ready". launch: the command that starts a rank's Python.
+    Environment variables in `env` are added. Everything still running at the end of the block is killed.
     """
 
     def __init__(
