@@ -15,15 +15,15 @@ from support.ranks import Ranks
 EAGER = 4096
 
 
-@pytest.fixture(scope="module")
-def pair() -> Iterator[Ranks]:
-    with no_leaks(), Ranks(2, eager_bytes=EAGER) as ranks:
+@pytest.fixture(scope="module", params=["shm", "tcp"])
+def pair(request: pytest.FixtureRequest) -> Iterator[Ranks]:
+    with no_leaks(), Ranks(2, eager_bytes=EAGER, paths=request.param) as ranks:
         yield ranks
 
 
 @pytest.fixture(scope="module")
 def four() -> Iterator[Ranks]:
-    with no_leaks(), Ranks(4, eager_bytes=EAGER, sockets_per_peer=3) as ranks:
+    with no_leaks(), Ranks(4, eager_bytes=EAGER, sockets_per_peer=3, paths="tcp") as ranks:
         yield ranks
 
 

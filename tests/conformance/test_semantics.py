@@ -17,9 +17,14 @@ from support.ranks import Ranks
 torch = pytest.importorskip("torch")
 
 
-@pytest.fixture(scope="module", params=[1, 3, 4], ids=lambda size: f"{size}ranks")
+@pytest.fixture(
+    scope="module",
+    params=[(1, "shm"), (3, "shm"), (4, "shm"), (3, "tcp")],
+    ids=lambda p: f"{p[0]}ranks-{p[1]}",
+)
 def ranks(request: pytest.FixtureRequest) -> Iterator[Ranks]:
-    with no_leaks(), Ranks(request.param, eager_bytes=4096) as made:
+    size, path = request.param
+    with no_leaks(), Ranks(size, eager_bytes=4096, paths=path) as made:
         yield made
 
 
