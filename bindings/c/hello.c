@@ -27,8 +27,7 @@ static void run(const char *url, int rank) {
   dicomm_request *request;
   dicomm_context_options context_options = {
       .size = sizeof context_options, .interface = "", .route_to = "", .spin_ns = -1};
-  dicomm_comm_options comm_options = {
-      .size = sizeof comm_options,
+  dicomm_comm_options comm_options = {.size = sizeof comm_options,
                                       .name = "hello",
                                       .timeout_ns = ten_seconds,
                                       .init_timeout_ns = ten_seconds,
@@ -40,7 +39,8 @@ static void run(const char *url, int rank) {
   float data[COUNT];
   for (int i = 0; i < COUNT; ++i) data[i] = (float)(i + rank);
   dicomm_block block = {.data = data, .count = COUNT};
-  dicomm_op op = {.size = sizeof op, .opcode = DICOMM_ALLREDUCE, .dtype = DICOMM_FLOAT32, .reduce = DICOMM_SUM};
+  dicomm_op op = {
+      .size = sizeof op, .opcode = DICOMM_ALLREDUCE, .dtype = DICOMM_FLOAT32, .reduce = DICOMM_SUM};
   op.send = op.recv = &block; /* in place */
   op.nsend = op.nrecv = 1;
   op.timeout_ns = DICOMM_TIMEOUT_DEFAULT;

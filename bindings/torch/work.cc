@@ -1,5 +1,9 @@
 #include "work.h"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <atomic>
 
 #include "errors.h"
@@ -8,9 +12,18 @@
 namespace dicomm::torch_plugin {
 
 namespace {
+
+// A signal interrupts a sleeping wait at once. One that comes just before the thread sleeps leaves only
+// Python's note of it, which is therefore looked at now and then.
+constexpr int64_t kSignalCheck = 500'000'000;
+
+// The only one in which Python runs signal handlers.
+bool is_main_thread() { return syscall(SYS_gettid) == getpid(); }
+
 int64_t nanoseconds_of(std::chrono::milliseconds timeout) {
   return timeout <= kNoTimeout ? int64_t{DICOMM_TIMEOUT_NEVER} : std::chrono::nanoseconds(timeout).count();
 }
+
 }  // namespace
 
 Operation::Operation(std::shared_ptr<Completions> completions, dicomm_request *request,
@@ -29,14 +42,14 @@ bool Operation::wait(int64_t timeout_ns) {
   const auto start = std::chrono::steady_clock::now();
   int64_t left = timeout_ns;
   while (true) {
-    if (dicomm_request_wait(request_, left) == DICOMM_INTERRUPTED) {
-      check_signals();
-      if (timeout_ns < 0) continue;
-      const std::chrono::nanoseconds spent = std::chrono::steady_clock::now() - start;
-      left = std::max<int64_t>(timeout_ns - spent.count(), 0);
-      continue;
-    }
-    return done();
+    const int64_t piece = timeout_ns < 0 ? kSignalCheck : std::min(left, kSignalCheck);
+    const auto status = dicomm_request_wait(request_, piece);
+    if (status != DICOMM_IN_PROGRESS && status != DICOMM_INTERRUPTED) return true;
+    if (is_main_thread()) check_signals();
+    if (timeout_ns < 0) continue;
+    const std::chrono::nanoseconds spent = std::chrono::steady_clock::now() - start;
+    left = timeout_ns - spent.count();
+    if (left <= 0) return done();
   }
 }
 

@@ -202,7 +202,7 @@ typedef struct dicomm_context_options {
   uint64_t eager_bytes;         /* longer messages use the rendezvous protocol; 0: default */
   int64_t spin_ns;              /* how long a wait polls before it sleeps; -1: default */
   int64_t handshake_timeout_ns; /* a connection not authenticated by then is dropped; 0: default */
-  const char *paths;         /* "" all, else those to use: "shm>tcp", "tcp" */
+  const char *paths;            /* "" all, else those to use: "shm>tcp", "tcp" */
 } dicomm_context_options;
 
 DICOMM_API dicomm_status dicomm_context_create(const dicomm_context_options *options, dicomm_context **out);
@@ -276,8 +276,9 @@ typedef struct dicomm_op {
   const dicomm_block *recv; /* output; NULL where the rank gets none. broadcast: the buffer on every rank */
   int32_t nsend;
   int32_t nrecv;
-  int32_t uneven;     /* gather, scatter: 1 on every rank when the ranks' counts may differ, which only the root sees */
-  double factor;           /* premul_sum, one number */
+  int32_t uneven; /* gather, scatter: 1 on every rank when the ranks' counts may differ, which only the root
+                     sees */
+  double factor;  /* premul_sum, one number */
   const void *factor_data; /* premul_sum, or NULL: one element of dtype, read at the call */
   int64_t timeout_ns;      /* from the start of the operation; DICOMM_TIMEOUT_DEFAULT, _NEVER or > 0 */
 } dicomm_op;

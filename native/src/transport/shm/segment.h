@@ -18,9 +18,9 @@ inline constexpr uint64_t kRingBytes = uint64_t{256} << 10;
 inline constexpr uint32_t kSlots = 32;
 inline constexpr size_t kMaxShmPayload = size_t{1} << 20;
 
-// One message in the writer's memory. offered -> reading -> done by the reader; done -> free by the writer, and
-// offered -> free when it closes. A writer that moves the bytes changes the address and then looks at the state;
-// the reader takes the slot and then looks at the address: one of them sees what the other did.
+// One message in the writer's memory. offered -> reading -> done by the reader; done -> free by the writer,
+// and offered -> free when it closes. A writer that moves the bytes changes the address and then looks at the
+// state; the reader takes the slot and then looks at the address: one of them sees what the other did.
 struct SharedSlot {
   enum State : uint32_t { free, offered, reading, done };
   std::atomic<uint32_t> state;
