@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from dicomm import _native
-from dicomm._native import IN_PROGRESS, INTERRUPTED, OK, TIMEOUT_NEVER, ffi, lib
+from dicomm._native import IN_PROGRESS, INTERRUPTED, OK, ffi, lib
 from dicomm.errors import DicommError, InvalidArgument
 
 _gc = ffi.gc
 _free = lib.dicomm_request_free
+SIGNAL_CHECK = 500_000_000  # nanoseconds; see _in_pieces
 _INFO_SIZE = ffi.sizeof("dicomm_request_info")
 
 
@@ -42,10 +43,7 @@ class Request:
         completion gives the same answer. KeyboardInterrupt ends the wait at once; the operation goes on.
         """
         if self._status == IN_PROGRESS:
-            limit = TIMEOUT_NEVER if timeout is None else _limit(timeout)
-            status = lib.dicomm_request_wait(self._handle, limit)
-            while status == INTERRUPTED:  # Python's signal handlers run here
-                status = lib.dicomm_request_wait(self._handle, limit)
+            status = _in_pieces(timeout, lambda piece: lib.dicomm_request_wait(self._handle, piece))
             if status == IN_PROGRESS:
                 raise TimeoutError(f"the operation has not completed within {timeout} s and goes on")
             self._complete(status)
@@ -117,11 +115,29 @@ class Request:
         return "<dicomm.Request done>" if self._status == OK else f"<dicomm.Request failed: {self._error}>"
 
 
+def _in_pieces(timeout: float | None, wait: Callable[[int], int]) -> int:
+    """Calls wait(nanoseconds) until it says that something completed or the time is up; returns its status.
+
+    A signal interrupts a native wait at once, but one that comes just before the thread sleeps leaves only
+    Python's note of it. Between pieces Python looks, and runs its handlers.
+    """
+    if timeout is None:
+        while (status := wait(SIGNAL_CHECK)) in (IN_PROGRESS, INTERRUPTED):
+            pass
+        return status
+    end = time.monotonic_ns() + _limit(timeout)
+    while True:
+        left = max(0, end - time.monotonic_ns())
+        status = wait(min(left, SIGNAL_CHECK))
+        if status not in (IN_PROGRESS, INTERRUPTED) or left == 0:
+            return IN_PROGRESS if status == INTERRUPTED else status
+
+
 def _limit(timeout: float) -> int:
     """Nanoseconds; 0 polls."""
     if math.isnan(timeout) or timeout < 0:
         raise InvalidArgument(f"timeout must be 0 or a positive number of seconds, not {timeout!r}")
-    return TIMEOUT_NEVER if timeout == math.inf else min(int(timeout * 1e9), 2**62)
+    return min(int(timeout * 1e9), 2**62) if timeout < 4e9 else 2**62
 
 
 def wait_all(requests: Iterable[Request], timeout: float | None = None) -> None:
@@ -163,11 +179,10 @@ def wait_any(requests: Sequence[Request], timeout: float | None = None) -> int:
         if request._status != IN_PROGRESS:
             request.wait()
             return index
-    limit = TIMEOUT_NEVER if timeout is None else _limit(timeout)
     handles = ffi.new("dicomm_request *[]", [request._handle for request in requests])
     found = ffi.new("size_t *")
-    while (status := lib.dicomm_request_wait_any(handles, len(requests), limit, found)) == INTERRUPTED:
-        pass
+    count = len(requests)
+    status = _in_pieces(timeout, lambda piece: lib.dicomm_request_wait_any(handles, count, piece, found))
     if status == IN_PROGRESS:
         raise TimeoutError(f"none of {len(requests)} operations has completed within {timeout} s")
     _native.check(status)

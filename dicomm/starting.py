@@ -9,10 +9,19 @@ from typing import Any
 import numpy as np
 
 from dicomm import _native
-from dicomm._native import INTERRUPTED, OK, OPCODES, REDUCES, TIMEOUT_DEFAULT, TIMEOUT_NEVER, ffi, lib
+from dicomm._native import (
+    IN_PROGRESS,
+    INTERRUPTED,
+    OK,
+    OPCODES,
+    REDUCES,
+    TIMEOUT_DEFAULT,
+    ffi,
+    lib,
+)
 from dicomm.buffer import BadBuffer, dtype_name, view
 from dicomm.errors import InvalidArgument
-from dicomm.request import Request
+from dicomm.request import SIGNAL_CHECK, Request
 
 _OP_NAMES = {code: name.lower() for name, code in OPCODES.items()}
 _REDUCE_CODES = {name.lower(): code for name, code in REDUCES.items()}
@@ -68,7 +77,7 @@ class Starter:
         """Starts an operation and waits for it, without making a Request unless it is interrupted."""
         handle, keep = self._start(opcode, send, recv, peer, **more)
         try:
-            while (status := _wait(handle, TIMEOUT_NEVER)) == INTERRUPTED:
+            while (status := _wait(handle, SIGNAL_CHECK)) in (INTERRUPTED, IN_PROGRESS):
                 pass  # Python's signal handlers run here
         except BaseException:
             Request(self._inflight, handle, keep)  # goes on: its buffers must stay
