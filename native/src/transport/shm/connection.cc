@@ -7,6 +7,17 @@
 #include <algorithm>
 
 namespace dicomm {
+namespace {
+
+// A message of one byte with room for one descriptor beside it.
+struct OneDescriptor {
+  std::byte byte{};
+  iovec iov{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{nullptr, 0, &iov, 1, control, sizeof(control), 0};
+};
+
+}  // namespace
 
 ShmConnection::ShmConnection(StreamShared &shared, Owner &owner, UniqueFd fd, bool may_fetch)
     : shared_(shared), owner_(owner), fd_(std::move(fd)), tried_(!may_fetch) {
@@ -47,36 +58,22 @@ void ShmConnection::after_fork() {
 }
 
 Status ShmConnection::share_segment() {
-  std::byte byte{};
-  iovec iov{&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &iov;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  cmsghdr *header = CMSG_FIRSTHDR(&message);
+  OneDescriptor one;
+  cmsghdr *header = CMSG_FIRSTHDR(&one.message);
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof(int));
   const int fd = segment_.fd();
   std::memcpy(CMSG_DATA(header), &fd, sizeof(fd));
-  if (::sendmsg(fd_.get(), &message, MSG_NOSIGNAL) == 1) return {};
+  if (::sendmsg(fd_.get(), &one.message, MSG_NOSIGNAL) == 1) return {};
   return Status::from_errno(errno, "cannot hand over shared memory");
 }
 
 Status ShmConnection::take_segment() {
-  std::byte byte{};
-  iovec iov{&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &iov;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  const ssize_t n = ::recvmsg(fd_.get(), &message, MSG_CMSG_CLOEXEC);
+  OneDescriptor one;
+  const ssize_t n = ::recvmsg(fd_.get(), &one.message, MSG_CMSG_CLOEXEC);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return {};
-  const cmsghdr *header = n == 1 ? CMSG_FIRSTHDR(&message) : nullptr;
+  const cmsghdr *header = n == 1 ? CMSG_FIRSTHDR(&one.message) : nullptr;
   if (header == nullptr || header->cmsg_type != SCM_RIGHTS)
     return Status::make(DICOMM_PEER_LOST, "its process ended before it had shared memory with this one");
   int fd = -1;

@@ -3,12 +3,17 @@
 // The socket on which the two met carries the segment (from the side of the smaller id), then single bytes
 // that wake a sleeping side, and by its end tells at once that the other process is gone.
 //
-// A ring carries frames, one after another:
-//   u64 payload bytes; header[64]; payload                    small payloads, and all when fetching is
-//   impossible u64 payload bytes | kFetch; header[64]; u64 slot          the reader fetches the payload from
-//   our memory u64 kGoodbye                                              nothing follows
-// Payloads longer than the ring stream through it. Fetching (process_vm_readv) copies once; whether the
-// kernel lets the peer do it (ptrace rules, containers) is tried when the segment is mapped, never assumed.
+// A ring carries frames, one after another. Each begins with a u64, the payload's size, and the 64 bytes of
+// the header.
+//
+// - The payload follows: small ones, and all where fetching is impossible. Longer than the ring, it streams
+// through.
+// - The size carries kFetch, and the u64 number of a slot follows: the reader fetches the payload from our
+// memory.
+// - The u64 is kGoodbye: no header, and nothing follows.
+//
+// Fetching (process_vm_readv) copies once. Whether the kernel lets the peer do it (ptrace rules, containers)
+// is tried when the segment is mapped, never assumed.
 #pragma once
 
 #include <array>
@@ -83,6 +88,8 @@ class ShmConnection final : public Connection, private Poller {
 
   // Below this a copy through the ring is as fast as the system call.
   static constexpr size_t kFetchBytes = 16 << 10;
+  static constexpr uint64_t kFetch = uint64_t{1} << 62;
+  static constexpr uint64_t kGoodbye = ~uint64_t{0};
   static constexpr size_t kFrameHead = sizeof(uint64_t) + kHeaderBytes;
   static constexpr size_t kBudget = size_t{4} << 20;
 

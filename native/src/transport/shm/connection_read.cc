@@ -10,9 +10,6 @@
 namespace dicomm {
 namespace {
 
-constexpr uint64_t kFetch = uint64_t{1} << 62;
-constexpr uint64_t kGoodbye = ~uint64_t{0};
-
 // One copy from the other process's memory into ours.
 Status read_memory(pid_t pid, uint64_t address, std::byte *into, size_t size) {
   size_t done = 0;

@@ -8,8 +8,6 @@
 namespace dicomm {
 namespace {
 
-constexpr uint64_t kFetch = uint64_t{1} << 62;
-constexpr uint64_t kGoodbye = ~uint64_t{0};
 // A peer that is stopped in the middle of fetching keeps a cancel waiting no longer than this.
 constexpr Nanos kFetchPatience = kSecond;
 
