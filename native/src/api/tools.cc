@@ -3,7 +3,7 @@
 #include "base/names.h"
 #include "coll/schedule.h"
 #include "device/host/kernels.h"
-#include "exec/blocks.h"
+#include "exec/scratch.h"
 #include "path/explain.h"
 #include "transport/registry.h"
 
@@ -70,7 +70,8 @@ dicomm_status dicomm_reduce_local(const void *const *inputs, size_t n, void *out
     arithmetic.size = static_cast<int>(n);
     if (op == DICOMM_PREMUL_SUM) dicomm::set_factor(arithmetic, factor);
     const auto elements = static_cast<uint64_t>(count);
-    const auto acc = dicomm::allocate_scratch(elements * dicomm_dtype_size(dicomm::accumulation_type(type)));
+    const auto acc = std::make_shared<dicomm::ScratchPool>()->take(
+        elements * dicomm_dtype_size(dicomm::accumulation_type(type)));
     using dicomm::Form;
     dicomm::copy_elements(arithmetic, acc.get(), Form::wide, inputs[0], Form::raw, elements, false);
     for (size_t i = 1; i < n; ++i) {

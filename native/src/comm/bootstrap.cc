@@ -187,11 +187,7 @@ Status bootstrap(Context &context, Store &store, const std::string &prefix, int 
     return Status::make(DICOMM_INVALID_ARGUMENT, "rank ", rank, " of ", size, " ranks");
   }
   setup.rank = rank;
-  DICOMM_TRY(Rendezvous(context, store, prefix, rank, size, deadline).run(setup));
-  const int here = setup.topology.ranks[static_cast<size_t>(rank)].host_index;
-  context.share_host(static_cast<int>(std::ranges::count_if(
-      setup.topology.ranks, [&](const RankInfo &info) { return info.host_index == here; })));
-  return {};
+  return Rendezvous(context, store, prefix, rank, size, deadline).run(setup);
 }
 
 }  // namespace dicomm

@@ -82,6 +82,7 @@ class Communicator final : private ChannelOwner, private CollectiveOwner {
   Messenger &messenger_;
   Setup setup_;
   Rules rules_;
+  ProgramCache programs_;
   Channel *channel_ = nullptr;
   Status failed_;
   std::set<int> hellos_;

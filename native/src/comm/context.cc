@@ -4,7 +4,6 @@
 
 #include <cstdio>
 #include <cstring>
-#include <thread>
 
 #include "base/json.h"
 #include "base/sha256.h"
@@ -82,11 +81,6 @@ void Context::after_fork() {
   forked_ = true;
   for (auto &transport : transports_) transport->after_fork();
   engine_.after_fork();
-}
-
-void Context::share_host(int ranks) {
-  if (options_.spin >= 0) return;
-  engine_.set_spin(ranks > static_cast<int>(std::thread::hardware_concurrency()) ? 0 : kSpin);
 }
 
 void Context::log(uint32_t level, const std::string &line) const {

@@ -1,21 +1,12 @@
 #include "exec/blocks.h"
 
 #include <cstring>
-#include <new>
 
 namespace dicomm {
 
 namespace {
-constexpr std::align_val_t kAlignment{64};
 constexpr int64_t kMaxDimensions = 64;
 }  // namespace
-
-void AlignedFree::operator()(std::byte *memory) const { ::operator delete[](memory, kAlignment); }
-
-Scratch allocate_scratch(uint64_t bytes) {
-  if (bytes == 0) return {};
-  return Scratch(static_cast<std::byte *>(::operator new[](bytes, kAlignment)));
-}
 
 Status BlockList::from(const dicomm_block *blocks, int32_t n, size_t element, const char *what,
                        BlockList &out) {

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -11,13 +10,6 @@
 #include "device/host/strided.h"
 
 namespace dicomm {
-
-struct AlignedFree {
-  void operator()(std::byte *memory) const;
-};
-using Scratch = std::unique_ptr<std::byte[], AlignedFree>;
-// Uninitialised, aligned for vector instructions; null for 0 bytes. Throws std::bad_alloc.
-Scratch allocate_scratch(uint64_t bytes);
 
 class BlockList {
  public:

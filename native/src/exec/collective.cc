@@ -1,14 +1,13 @@
 #include "exec/collective.h"
 
 #include <algorithm>
-#include <map>
 
 #include "base/names.h"
 
 namespace dicomm {
 
 Collective::Collective(Engine &engine, Messenger &messenger, Channel &channel, CollectiveOwner &owner,
-                       Plan plan)
+                       ScratchPool &memory, Plan plan)
     : Request(plan.opcode, std::max(plan.input.bytes(), plan.output.bytes())),
       engine_(engine),
       messenger_(messenger),
@@ -17,69 +16,51 @@ Collective::Collective(Engine &engine, Messenger &messenger, Channel &channel, C
       plan_(std::move(plan)),
       element_(dicomm_dtype_size(plan_.arithmetic.dtype)),
       wide_(dicomm_dtype_size(accumulation_type(plan_.arithmetic.dtype))),
-      left_(plan_.schedule.steps.size()) {
+      missing_(plan_.program->missing),
+      sends_(plan_.program->sends),
+      receives_(plan_.program->receives),
+      left_(missing_.size()) {
   seq = plan_.seq;
-  const Schedule &schedule = plan_.schedule;
+  const Schedule &schedule = plan_.program->schedule;
   input_ = plan_.input.base();
   output_ = plan_.output.base();
   if (!plan_.input.contiguous() || plan_.stage_input) {
-    packed_input_ = allocate_scratch(plan_.input.bytes());
+    packed_input_ = memory.take(plan_.input.bytes());
     plan_.input.pack(packed_input_.get());
     input_ = packed_input_.get();
   }
   if (!plan_.output.contiguous()) {
-    packed_output_ = allocate_scratch(plan_.output.bytes());
+    packed_output_ = memory.take(plan_.output.bytes());
     // broadcast reads the root's output, and what no schedule writes must come back as it was.
     plan_.output.pack(packed_output_.get());
     output_ = packed_output_.get();
   }
-  acc_ = allocate_scratch(schedule.acc_count * wide_);
-  stage_ = allocate_scratch(schedule.stage_count * element_);
-
-  const size_t n = schedule.steps.size();
-  missing_.resize(n);
-  first_dependent_.assign(n + 1, 0);
-  slot_.resize(n);
-  std::map<int, uint64_t> sent, received;  // ordinals per peer
-  size_t sends = 0, receives = 0;
-  for (size_t i = 0; i < n; ++i) {
+  acc_ = memory.take(schedule.acc_count * wide_);
+  stage_ = memory.take(schedule.stage_count * element_);
+  for (size_t i = 0; i < schedule.steps.size(); ++i) {
     const Step &step = schedule.steps[i];
-    missing_[i] = step.dep_count;
-    for (uint32_t d = 0; d < step.dep_count; ++d) ++first_dependent_[schedule.deps[step.first_dep + d] + 1];
-    if (step.kind == StepKind::send) slot_[i] = static_cast<uint32_t>(sends++);
-    if (step.kind == StepKind::recv) slot_[i] = static_cast<uint32_t>(receives++);
-  }
-  for (size_t i = 0; i < n; ++i) first_dependent_[i + 1] += first_dependent_[i];
-  dependents_.resize(schedule.deps.size());
-  std::vector<uint32_t> fill(first_dependent_.begin(), first_dependent_.end() - 1);
-  sends_ = std::vector<SendTask>(sends);
-  receives_ = std::vector<RecvTask>(receives);
-  for (size_t i = 0; i < n; ++i) {
-    const Step &step = schedule.steps[i];
-    for (uint32_t d = 0; d < step.dep_count; ++d) {
-      dependents_[fill[schedule.deps[step.first_dep + d]]++] = static_cast<uint32_t>(i);
-    }
+    const MatchKey key{true, static_cast<uint32_t>(seq), plan_.program->ordinal[i]};
     if (step.kind == StepKind::send) {
-      SendTask &task = sends_[slot_[i]];
+      SendTask &task = sends_[plan_.program->slot[i]];
       task.owner = this;
       task.index = static_cast<uint32_t>(i);
       task.peer = step.peer;
-      task.key = {true, static_cast<uint32_t>(seq), sent[step.peer]++};
+      task.key = key;
       task.fingerprint = plan_.fingerprint;
       task.data = address(step.a);
       task.bytes = bytes_of(step.a);
     } else if (step.kind == StepKind::recv) {
-      RecvTask &task = receives_[slot_[i]];
+      RecvTask &task = receives_[plan_.program->slot[i]];
       task.owner = this;
       task.index = static_cast<uint32_t>(i);
       task.peer = step.peer;
-      task.key = {true, static_cast<uint32_t>(seq), received[step.peer]++};
+      task.key = key;
       task.fingerprint = plan_.fingerprint;
       task.data = address(step.dst);
       task.capacity = bytes_of(step.dst);
     }
   }
-  ready_.reserve(n);
+  ready_.reserve(missing_.size());
 }
 
 std::byte *Collective::address(const Span &span) const {
@@ -124,7 +105,7 @@ void Collective::run() {
     const std::optional<Status> end = begin(step);
     if (!end) continue;
     if (!end->ok()) {
-      ended(step, *end, plan_.schedule.steps[step].peer);
+      ended(step, *end, plan_.program->schedule.steps[step].peer);
       break;
     }
     settle(step);
@@ -134,12 +115,12 @@ void Collective::run() {
 }
 
 std::optional<Status> Collective::begin(uint32_t index) {
-  const Step &step = plan_.schedule.steps[index];
+  const Step &step = plan_.program->schedule.steps[index];
   switch (step.kind) {
     case StepKind::send:
-      return messenger_.send(channel_, sends_[slot_[index]]);
+      return messenger_.send(channel_, sends_[plan_.program->slot[index]]);
     case StepKind::recv:
-      return messenger_.receive(channel_, receives_[slot_[index]]);
+      return messenger_.receive(channel_, receives_[plan_.program->slot[index]]);
     case StepKind::copy:
       copy_elements(plan_.arithmetic, address(step.dst), form(step.dst), address(step.a), form(step.a),
                     step.a.count, step.finish);
@@ -154,8 +135,10 @@ std::optional<Status> Collective::begin(uint32_t index) {
 
 void Collective::settle(uint32_t step) {
   --left_;
-  for (uint32_t d = first_dependent_[step]; d < first_dependent_[step + 1]; ++d) {
-    if (--missing_[dependents_[d]] == 0) ready_.push_back(dependents_[d]);
+  const Program &program = *plan_.program;
+  for (uint32_t d = program.first_dependent[step]; d < program.first_dependent[step + 1]; ++d) {
+    const uint32_t dependent = program.dependents[d];
+    if (--missing_[dependent] == 0) ready_.push_back(dependent);
   }
 }
 
@@ -178,13 +161,20 @@ void Collective::on_received(RecvTask &task, const Status &status) { ended(task.
 
 void Collective::finish() {
   if (packed_output_) plan_.output.unpack(packed_output_.get());
+  release_memory();
   engine_.complete(*this, {});
+}
+
+// The caller may keep the request for long.
+void Collective::release_memory() {
+  for (Scratch *memory : {&packed_input_, &packed_output_, &acc_, &stage_}) *memory = {};
 }
 
 void Collective::fail(const Status &why) {
   if (done()) return;
   for (SendTask &task : sends_) messenger_.cancel(channel_, task);
   for (RecvTask &task : receives_) messenger_.cancel(channel_, task);
+  release_memory();
   engine_.complete(*this, describe(why));
 }
 

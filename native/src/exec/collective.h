@@ -4,9 +4,10 @@
 
 #include <vector>
 
-#include "coll/schedule.h"
 #include "device/host/kernels.h"
 #include "exec/blocks.h"
+#include "exec/program.h"
+#include "exec/scratch.h"
 #include "p2p/messenger.h"
 #include "progress/engine.h"
 
@@ -27,7 +28,7 @@ class Collective final : public Request, private TransferOwner {
   struct Plan {
     dicomm_opcode opcode;
     int64_t seq;
-    Schedule schedule;
+    std::shared_ptr<const Program> program;
     Arithmetic arithmetic;
     bool reducing = false;
     Fingerprint fingerprint;
@@ -35,7 +36,8 @@ class Collective final : public Request, private TransferOwner {
     bool stage_input = false;  // input shares memory with output in a way the schedule does not allow for
   };
   // Allocates everything the schedule needs; throws std::bad_alloc.
-  Collective(Engine &engine, Messenger &messenger, Channel &channel, CollectiveOwner &owner, Plan plan);
+  Collective(Engine &engine, Messenger &messenger, Channel &channel, CollectiveOwner &owner,
+             ScratchPool &memory, Plan plan);
 
   void start();  // lock held; the request may be done on return
   void fail(const Status &why) override;
@@ -55,6 +57,7 @@ class Collective final : public Request, private TransferOwner {
   std::optional<Status> begin(uint32_t step);
   void settle(uint32_t step);  // a step has completed: its dependents may start
   void finish();
+  void release_memory();
 
   std::byte *address(const Span &span) const;
   uint64_t bytes_of(const Span &span) const;
@@ -70,10 +73,7 @@ class Collective final : public Request, private TransferOwner {
   std::byte *output_ = nullptr;
   Scratch packed_input_, packed_output_, acc_, stage_;
   size_t element_, wide_;
-  std::vector<uint32_t> missing_;          // per step: dependencies that have not completed
-  std::vector<uint32_t> first_dependent_;  // into dependents_, per step, one more at the end
-  std::vector<uint32_t> dependents_;
-  std::vector<uint32_t> slot_;  // per step: index into sends_ or receives_
+  std::vector<uint32_t> missing_;  // per step: dependencies that have not completed
   std::vector<SendTask> sends_;
   std::vector<RecvTask> receives_;
   std::vector<uint32_t> ready_;

@@ -7,7 +7,7 @@
 namespace dicomm {
 
 PointToPoint::PointToPoint(Engine &engine, Messenger &messenger, Channel &channel, dicomm_opcode opcode,
-                           int peer, uint64_t tag, dicomm_dtype dtype, BlockList blocks)
+                           int peer, uint64_t tag, dicomm_dtype dtype, ScratchPool &memory, BlockList blocks)
     : Request(opcode, blocks.bytes()),
       engine_(engine),
       messenger_(messenger),
@@ -15,7 +15,7 @@ PointToPoint::PointToPoint(Engine &engine, Messenger &messenger, Channel &channe
       blocks_(std::move(blocks)) {
   std::byte *data = blocks_.base();
   if (!blocks_.contiguous()) {
-    packed_ = allocate_scratch(bytes);
+    packed_ = memory.take(bytes);
     data = packed_.get();
     blocks_.pack(data);  // also before a receive: a shorter message leaves the rest as it was
   }

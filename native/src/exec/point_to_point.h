@@ -2,6 +2,7 @@
 #pragma once
 
 #include "exec/blocks.h"
+#include "exec/scratch.h"
 #include "p2p/messenger.h"
 #include "progress/engine.h"
 
@@ -11,7 +12,7 @@ class PointToPoint final : public Request, private TransferOwner {
  public:
   // `peer` may be ANY_SOURCE for a receive. Throws std::bad_alloc.
   PointToPoint(Engine &engine, Messenger &messenger, Channel &channel, dicomm_opcode opcode, int peer,
-               uint64_t tag, dicomm_dtype dtype, BlockList blocks);
+               uint64_t tag, dicomm_dtype dtype, ScratchPool &memory, BlockList blocks);
 
   void start();  // lock held; the request may be done on return
   void fail(const Status &why) override;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 
@@ -200,7 +201,7 @@ WaitEnd Engine::wait(Request *const *requests, size_t count, Nanos until) {
   const Nanos spin_end = std::min(until, now() + spin_);
   WaitEnd end = WaitEnd::done;
   bool done = false;
-  do {
+  for (unsigned looks = 1;; ++looks) {
     if (lock.try_lock()) {
       poll();
       lock.unlock();
@@ -208,7 +209,10 @@ WaitEnd Engine::wait(Request *const *requests, size_t count, Nanos until) {
       relax();
     }
     done = any_done(requests, count);
-  } while (!done && now() < spin_end);
+    if (done || now() >= spin_end) break;
+    // With more ranks than cores the one we wait for may need this core.
+    if (looks % kYieldEvery == 0) sched_yield();
+  }
 
   if (!done) {
     lock.lock();

@@ -60,13 +60,13 @@ class Engine {
   // Until one of the requests is done; until 0: one poll.
   WaitEnd wait(Request *const *requests, size_t count, Nanos until);
   Nanos spin() const { return spin_; }
-  void set_spin(Nanos spin) { spin_ = spin; }
   // In a forked child, where the thread does not exist and the lock may be held for ever.
   void after_fork();
 
  private:
   static constexpr Nanos kRest = 250 * kMicrosecond;
   static constexpr Nanos kLongSleep = 2 * kMillisecond;
+  static constexpr unsigned kYieldEvery = 8;
 
   void enter() {
     callers_.fetch_add(1);
@@ -85,7 +85,7 @@ class Engine {
 
   std::mutex mutex_;
   Reactor reactor_;
-  std::atomic<Nanos> spin_;
+  const Nanos spin_;
   Request *active_ = nullptr;
   Nanos next_deadline_ = kNever;  // never later than the earliest deadline of an active request
 
