@@ -220,7 +220,7 @@ Status plan_collective(const dicomm_op &op, const Topology &topology, const Rule
 
   plan.program = programs.find(problem);
   if (!plan.program) {
-    const Algorithm &algorithm = *rules.choose(problem).algorithm;
+    const Algorithm &algorithm = *rules.choose(problem, topology).algorithm;
     plan.program = Program::compile(algorithm, algorithm.build(problem, topology));
     programs.keep(problem, plan.program);
   }
