@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 COMPILER = os.environ.get("CC", "cc")
@@ -37,21 +38,20 @@ def build(name: str, with_dicomm: bool = False) -> Path:
     return program
 
 
-def run(program: str | int | Path, *arguments: str | int | Path) -> Seconds:
-    """The JSON object it prints: seconds by name."""
-    done = subprocess.run(
-        [str(program), *map(str, arguments)], stdout=subprocess.PIPE, text=True, check=True, timeout=600
+def run(*command: str | int | Path) -> Any:
+    """What it prints, which is JSON."""
+    words = [str(word) for word in command]
+    return json.loads(
+        subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, timeout=600).stdout
     )
-    found: Seconds = json.loads(done.stdout)
-    return found
 
 
 def alternate(times: int, *commands: Sequence[str | int | Path]) -> list[list[Seconds]]:
-    """Runs programs in turn, so many times each; what each printed."""
+    """Runs our C programs in turn, so many times each; what each printed: seconds by name."""
     found: list[list[Seconds]] = [[] for _ in commands]
     for _ in range(times):
-        for (program, *arguments), into in zip(commands, found, strict=True):
-            into.append(run(program, *arguments))
+        for command, into in zip(commands, found, strict=True):
+            into.append(run(*command))
     return found
 
 

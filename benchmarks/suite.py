@@ -20,13 +20,23 @@ import machine
 import report
 from measure import FULL, QUICK, Budget
 from report import Section
-from sections import limits, overhead, point_to_point, python_level, torch_level
+from sections import (
+    cost_of_size,
+    limits,
+    overhead,
+    point_to_point,
+    python_level,
+    torch_level,
+    two_hosts,
+)
 
 SECTIONS = {
     "limits": limits,
     "torch": torch_level,
     "mpi": python_level,
     "p2p": point_to_point,
+    "hosts": two_hosts,
+    "size": cost_of_size,
     "overhead": overhead,
 }
 

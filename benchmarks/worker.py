@@ -91,10 +91,12 @@ def main() -> None:
     parser.add_argument("control", help="the suite's socket")
     parser.add_argument("meeting")
     parser.add_argument("--rank", type=int, help="left out under mpirun")
+    parser.add_argument("--pin", action="store_true", help="rank r to the r-th core, round and round")
     arguments = parser.parse_args()
     rank = int(os.environ["OMPI_COMM_WORLD_RANK"]) if arguments.rank is None else arguments.rank
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[rank % len(cores)]})
+    if arguments.pin:
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[rank % len(cores)]})
     with socket.socket(socket.AF_UNIX) as control:
         control.connect(arguments.control)
         lines = control.makefile("rw", encoding="utf-8", newline="\n")

@@ -25,11 +25,13 @@ class Limit:
     largest: int
 
 
-def run(name: str, own: str, peer: str, limits: Callable[[int], list[Limit]], budget: Budget) -> Section:
-    """`limits` gives the targets for a number of ranks."""
+def run(
+    name: str, own: str, peer: str, limits: Callable[[int], list[Limit]], budget: Budget, *, pinned: bool
+) -> Section:
+    """`limits` gives the targets for a number of ranks; `pinned` as for a Job."""
     section = Section(name)
     for ranks in RANKS:
-        pairs = _measure(own, peer, ranks, budget)
+        pairs = _measure([Job(subject, ranks, pinned=pinned) for subject in (own, peer)], budget)
         for operation in MEASURED:
             mine = [pair for pair in pairs if pair[0].operation == operation]
             targets = [_worst(mine, limit) for limit in limits(ranks)]
@@ -40,10 +42,11 @@ def run(name: str, own: str, peer: str, limits: Callable[[int], list[Limit]], bu
     return section
 
 
-def _measure(own: str, peer: str, ranks: int, budget: Budget) -> list[list[Point]]:
+def _measure(jobs: Sequence[Job], budget: Budget) -> list[list[Point]]:
     pairs = []
     with ExitStack() as stack:
-        jobs = [stack.enter_context(Job(subject, ranks)) for subject in (own, peer)]
+        for job in jobs:
+            stack.enter_context(job)
         for operation in MEASURED:
             for size in (0,) if operation == "barrier" else budget.sizes:
                 pairs.append(compare(jobs, operation, size, budget))

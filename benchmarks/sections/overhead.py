@@ -23,7 +23,7 @@ def run(budget: Budget) -> Section:
     layers = [job for job, _, _ in LAYERS]
     own: dict[str, list[float]] = {subject: [] for subject in [*layers, "torch-gloo"]}
     with ExitStack() as stack:
-        jobs = [stack.enter_context(Job(subject, 1)) for subject in own]
+        jobs = [stack.enter_context(Job(subject, 1, pinned=True)) for subject in own]
         for _ in range(budget.launches):
             bare.append(programs.run(abi, "-b", 3, "call"))
             for point in compare(jobs, "allreduce", 4, budget):

@@ -40,7 +40,7 @@ def run(budget: Budget) -> Section:
         work = f"64 MiB one way, C ABI, against one {name}"
         section.targets.append(share(work, median(own, "stream"), median(bare, limit), at_least=90))
     with ExitStack() as stack:
-        jobs = [stack.enter_context(Job("dicomm", 2))]
+        jobs = [stack.enter_context(Job("dicomm", 2, pinned=True))]
         (message,) = compare(jobs, "latency", MESSAGE, budget)
         (large,) = compare(jobs, "latency", BYTES, budget)
     section.targets.append(
