@@ -1,10 +1,10 @@
 """`python cost_ranks.py BACKEND RANKS`: what ranks cost: time, memory, file descriptors and threads, as JSON.
 
 This process imports torch and forks the ranks, so that 128 of them share torch's memory. They go through the
-phases together: load (import what the backend needs beyond torch), init (init_process_group) and operate (one
-allreduce of 4 bytes). After each, when all have done it, every rank looks at itself. Memory is the proportional
-set size of all processes together: each page counts once however many share it. Sockets' buffers in the kernel
-are not in it.
+phases together: load (import what the backend needs beyond torch), init (init_process_group) and operate
+(one allreduce of 4 bytes). After each, when all have done it, every rank looks at itself. Memory is the
+proportional set size of all processes together: each page counts once however many share it. Sockets' buffers
+in the kernel are not in it.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def tell(pipes: list[tuple[IO[str], IO[str]]], word: object) -> None:
 
 
 def main(backend: str, ranks: int) -> dict[str, Any]:
-    """Of each phase: seconds on the slowest rank, bytes of all processes, fds and threads of the worst rank."""
+    """Per phase: seconds on the slowest rank, bytes of all processes, fds and threads of the worst rank."""
     torch.set_num_threads(1)
     pipes = fork(backend, ranks)
     # After the fork, for it has a thread.

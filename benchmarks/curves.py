@@ -22,7 +22,7 @@ def draw(document: dict[str, Any], directory: Path) -> list[Path]:
         print("no curves: matplotlib is missing, pip install 'dicomm[bench]'")
         return []
     matplotlib.use("svg")
-    matplotlib.rcParams.update({"svg.hashsalt": "dicomm", "font.size": 8})
+    matplotlib.rcParams.update({"svg.hashsalt": "dicomm", "svg.fonttype": "none", "font.size": 8})
     written = []
     for section in document["sections"]:
         start = DRAWN.get(section["name"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
+from pathlib import Path
 
 import namespaces
 import programs
@@ -19,10 +20,10 @@ STREAM = 64 << 20
 VECTOR, MEGABITS = 32 << 20, 1000
 # dicomm waits as the bare socket does: polling for a second before it sleeps, or never polling.
 WAITS = (("tcp_poll", "polling", 1_000_000_000), ("tcp", "sleeping", 0))
-# operation -> how many vectors must cross the wire in each direction at the least, with 2+2 ranks. allreduce: one
-# half of each host's sum goes there to be completed, and the other, completed, goes back for it. allgather: half
-# of the result stands on either host. reduce_scatter: each host lacks the other's sum for its own half. alltoall:
-# both ranks of a host send half of their vectors across.
+# operation -> how many vectors must cross the wire in each direction at the least, with 2+2 ranks. allreduce:
+# one half of each host's sum goes there to be completed, and the other, completed, goes back for it.
+# allgather: half of the result stands on either host. reduce_scatter: each host lacks the other's sum for its
+# own half. alltoall: both ranks of a host send half of their vectors across.
 CROSSING = {"allreduce": 1.0, "allgather": 0.5, "reduce_scatter": 0.5, "alltoall": 1.0}
 
 
@@ -83,8 +84,9 @@ def _slow_wire(section: Section, names: tuple[str, str], budget: Budget) -> None
 
 def _bare(names: tuple[str, str], count: int, budget: Budget) -> list[Seconds]:
     place = ["-A", names[0], "-B", names[1], "-H", ADDRESSES[1]]
-    words = ["-b", budget.least, "-s", count, "tcp_stream", "tcp_duplex"]
-    return programs.alternate(1, [programs.build("limits"), *place, *words])[0]
+    words: list[str | int] = [*place, "-b", budget.least, "-s", count, "tcp_stream", "tcp_duplex"]
+    command: list[str | int | Path] = [programs.build("limits"), *words]
+    return programs.alternate(1, command)[0]
 
 
 def _shares(section: Section, points: Sequence[Point], bare: list[Seconds]) -> None:
