@@ -27,9 +27,8 @@ def draw(document: dict[str, Any], directory: Path) -> list[Path]:
     for section in document["sections"]:
         start = DRAWN.get(section["name"])
         for ranks in sorted({row["ranks"] for row in section["rows"]} if start else ()):
-            rows = [
-                row for row in section["rows"] if row["ranks"] == ranks and row["size"] and row["seconds"]
-            ]
+            rows = [row for row in section["rows"] if row["ranks"] == ranks and row["best"]]
+            rows = [row for row in rows if row["size"] and row["seconds"]]
             for kind in KINDS:
                 path = directory / f"{start}-{ranks}-{kind}.svg"
                 _figure(rows, kind, f"{section['name']}, {ranks} ranks", path)

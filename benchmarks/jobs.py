@@ -48,8 +48,7 @@ class Job:
     """`with Job("torch-gloo", 2) as job:` has two ranks ready; a subject is dicomm, mpi, torch-dicomm or
     torch-gloo. `prefix`: the words before a rank's command, `environment`: added to ours.
 
-    `pinned`: each rank keeps to one core, as mpirun does it. torchrun does not, and gloo, whose helper
-    threads profit from a core beside the rank's, is much slower when it is pinned.
+    `pinned`: rank r keeps to core r mod cores, as mpirun does it and torchrun does not.
     """
 
     def __init__(
@@ -62,7 +61,7 @@ class Job:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.subject, self.ranks = subject, ranks
-        self._pinned, self._prefix = pinned, prefix
+        self.pinned, self._prefix = pinned, prefix
         self._environment = dict(environment or {})
         self._processes: list[subprocess.Popen[bytes]] = []
         self._lines: dict[int, IO[str]] = {}
@@ -84,7 +83,7 @@ class Job:
     def _start(self, control: str) -> None:
         place = self._directory.name
         command = [sys.executable, str(WORKER), self.subject, str(self.ranks), control, f"{place}/store"]
-        command += ["--pin"] if self._pinned else []
+        command += ["--pin"] if self.pinned else []
         fixed = {
             "OMP_NUM_THREADS": "1",
             "DICOMM_INIT": f"file://{place}/dicomm",

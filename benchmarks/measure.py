@@ -10,6 +10,7 @@ from dicomm.cli.bench_cases import bus_factor
 from jobs import Job
 
 WARMUPS, MOST_ITERATIONS = 3, 5000
+LEAST_ITERATIONS = {"bandwidth": 8}  # messages in flight; of the others one
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class Budget:
 
 
 K, M = 1 << 10, 1 << 20
-FULL = Budget(False, 0.003, 0.3, 5, 41, (4, 64, K, 16 * K, 64 * K, 256 * K, M, 4 * M, 16 * M, 64 * M), 7)
-QUICK = Budget(True, 0.003, 0.05, 3, 15, (4, 64 * K, M), 3)
+FULL = Budget(False, 0.003, 0.2, 5, 31, (4, 64, K, 16 * K, 64 * K, 256 * K, M, 4 * M, 16 * M, 64 * M), 7)
+QUICK = Budget(True, 0.003, 0.05, 3, 11, (4, 64 * K, M), 3)
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Point:
     subject: str
     operation: str
     ranks: int
+    pinned: bool  # as for a Job
     asked: int  # bytes, before rounding to whole parts
     size: int  # bytes, as docs/reference/bench.md defines it
     seconds: float | None  # median block, slowest rank, one way for latency; None: refused, see reason
@@ -64,7 +66,8 @@ def compare(jobs: Sequence[Job], operation: str, size: int, budget: Budget) -> l
     reasons = {job: next((a["reason"] for a in answers[job] if a["reason"]), "") for job in jobs}
     able = [job for job in jobs if not reasons[job]]
     once = {job: block(job, 2) for job in able}
-    iterations = {job: max(1, min(MOST_ITERATIONS, round(budget.block_s / once[job]))) for job in able}
+    least = LEAST_ITERATIONS.get(operation, 1)
+    iterations = {job: max(least, min(MOST_ITERATIONS, round(budget.block_s / once[job]))) for job in able}
     longest = max((once[job] * iterations[job] for job in able), default=1.0)
     times: dict[Job, list[float]] = {job: [] for job in able}
     for _ in range(max(budget.least, min(budget.most, round(budget.total_s / longest)))):
@@ -79,6 +82,7 @@ def compare(jobs: Sequence[Job], operation: str, size: int, budget: Budget) -> l
                 subject=job.subject,
                 operation=operation,
                 ranks=job.ranks,
+                pinned=job.pinned,
                 asked=size,
                 size=answers[job][0]["size"],
                 seconds=statistics.median(times[job]) if job in able else None,

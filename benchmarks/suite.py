@@ -10,6 +10,7 @@ docs/reference/benchmarks.md says what each number means.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 import traceback
@@ -55,6 +56,7 @@ def main() -> int:
     for name in arguments.sections:
         if name not in SECTIONS:
             parser.error(f"there is no section {name!r}; choose from {', '.join(SECTIONS)}")
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that ranks are ended
     described = machine.describe()
     print(
         f"{described['cpu']}, {described['cores']} cores, Linux {described['kernel']}, {described['commit']}"

@@ -17,7 +17,8 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from typing import Any
+from contextlib import suppress
+from typing import IO, Any
 
 from dicomm.cli.bench_cases import Case
 from dicomm.cli.bench_subjects import Api, Mpi, Subject
@@ -97,19 +98,25 @@ def main() -> None:
     if arguments.pin:
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[rank % len(cores)]})
-    with socket.socket(socket.AF_UNIX) as control:
-        control.connect(arguments.control)
-        lines = control.makefile("rw", encoding="utf-8", newline="\n")
-        subject = subject_named(arguments.subject, rank, arguments.ranks, arguments.meeting)
-        worker = Worker(subject, rank, arguments.ranks)
-        lines.write(json.dumps({"rank": rank}) + "\n")
-        lines.flush()
-        for line in lines:
-            command = json.loads(line)
-            answer = getattr(worker, command.pop("do"))(**command)
-            lines.write(json.dumps(answer) + "\n")
-            lines.flush()
+    control = socket.socket(socket.AF_UNIX)
+    control.connect(arguments.control)
+    subject = subject_named(arguments.subject, rank, arguments.ranks, arguments.meeting)
+    with suppress(BrokenPipeError, ConnectionResetError):  # the suite was ended while we worked
+        serve(control.makefile("rw", encoding="utf-8"), Worker(subject, rank, arguments.ranks), rank)
     subject.close()
+
+
+def serve(lines: IO[str], worker: Worker, rank: int) -> None:
+    """Until the suite closes its end."""
+    answer: dict[str, Any] = {"rank": rank}
+    while True:
+        lines.write(json.dumps(answer) + "\n")
+        lines.flush()
+        line = lines.readline()
+        if not line:
+            return
+        command = json.loads(line)
+        answer = getattr(worker, command.pop("do"))(**command)
 
 
 if __name__ == "__main__":

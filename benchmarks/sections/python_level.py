@@ -15,4 +15,4 @@ NAME = "one host, Python API, against Open MPI"
 def run(budget: Budget) -> Section:
     if importlib.util.find_spec("mpi4py") is None:
         return Section(NAME, skipped="mpi4py is not installed: pip install 'dicomm[mpi]'")
-    return beside.run(NAME, "dicomm", "mpi", lambda ranks: [Limit(1, 0, 64 * M)], budget, pinned=True)
+    return beside.run(NAME, "dicomm", "mpi", lambda ranks: [Limit(1, 0, 64 * M)], budget)

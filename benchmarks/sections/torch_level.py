@@ -11,7 +11,7 @@ NAME = "one host, torch level, against gloo"
 
 
 def run(budget: Budget) -> Section:
-    return beside.run(NAME, "torch-dicomm", "torch-gloo", _limits, budget, pinned=False)
+    return beside.run(NAME, "torch-dicomm", "torch-gloo", _limits, budget)
 
 
 def _limits(ranks: int) -> list[Limit]:

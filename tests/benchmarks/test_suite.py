@@ -59,7 +59,7 @@ def test_ranks_alternate_and_check_their_results() -> None:
 class Canned:
     """A job whose iterations take a known time and whose ranks count wrong elements."""
 
-    ranks = 2
+    ranks, pinned = 2, False
 
     def __init__(
         self, subject: str, seconds: float, log: list[str], reason: str = "", wrong: int = 0
@@ -150,7 +150,14 @@ def test_the_table_and_the_document_say_the_same() -> None:
 def test_curves_show_what_was_measured(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="curves need matplotlib")
     rows = [
-        {"operation": operation, "subject": subject, "ranks": 2, "size": size, "seconds": size * 1e-9}
+        {
+            "operation": operation,
+            "subject": subject,
+            "ranks": 2,
+            "size": size,
+            "seconds": size * 1e-9,
+            "best": True,
+        }
         for operation in ("allreduce", "alltoall")
         for subject in ("torch-dicomm", "torch-gloo")
         for size in (4, 4096)
