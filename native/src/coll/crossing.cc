@@ -4,8 +4,13 @@ namespace dicomm::coll {
 
 namespace {
 
-// Slots: enough pieces under way to keep a link busy for as long as an answer takes to come back.
-constexpr size_t kCrossing = 8;
+// Slots of all members of a group together: enough pieces under way to keep a link busy for as long as an
+// answer takes to come back, and the same number on both ends, or one direction would run ahead of the other.
+constexpr size_t kCrossing = 16;
+
+size_t slots_of(const Groups &groups, int rank) {
+  return std::max<size_t>(kCrossing / groups.members(groups.of(rank)).size(), 2);
+}
 
 }  // namespace
 
@@ -15,9 +20,9 @@ Crossing::Crossing(Schedule &schedule, const Problem &problem, const Groups &gro
       rank_(problem.rank),
       element_(problem.element),
       wide_(problem.widened ? sizeof(float) : problem.element),
-      arrived_inputs_(schedule, Space::stage, room, kCrossing),
-      arrived_partials_(schedule, Space::acc, room, kCrossing),
-      leaving_(schedule, Space::acc, room, kCrossing) {}
+      arrived_inputs_(schedule, Space::stage, room, slots_of(groups, problem.rank)),
+      arrived_partials_(schedule, Space::acc, room, slots_of(groups, problem.rank)),
+      leaving_(schedule, Space::acc, room, slots_of(groups, problem.rank)) {}
 
 bool Crossing::as_inputs(int group) const {
   const size_t members = groups_.members(group).size();
