@@ -2,7 +2,7 @@
 #include "base/json.h"
 #include "base/names.h"
 #include "coll/schedule.h"
-#include "device/host/kernels.h"
+#include "device/host/kernel_table.h"
 #include "exec/scratch.h"
 #include "path/explain.h"
 #include "transport/registry.h"
@@ -24,6 +24,7 @@ size_t dicomm_build_info(char *buf, size_t cap) {
   return dicomm::answer(
       dicomm::concat("{\"version\": ", dicomm::json_string(DICOMM_VERSION), ", \"abi\": ",
                      DICOMM_ABI_VERSION + 0, ", \"compiler\": ", dicomm::json_string(__VERSION__),
+                     ", \"kernels\": ", dicomm::json_string(dicomm::chosen_kernels().name),
                      ", \"transports\": [", transports, "], \"algorithms\": [", algorithms, "]}"),
       buf, cap);
 }
