@@ -3,7 +3,12 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "exec/collective.h"
+
 namespace dicomm {
+
+Program::Program() = default;
+Program::~Program() = default;
 
 std::shared_ptr<const Program> Program::compile(const Algorithm &algorithm, Schedule schedule) {
   auto program = std::make_shared<Program>();

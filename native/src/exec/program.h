@@ -7,8 +7,11 @@
 #include <vector>
 
 #include "coll/schedule.h"
+#include "progress/spares.h"
 
 namespace dicomm {
+
+class Collective;
 
 // Immutable once compiled; shared by all operations that run it.
 struct Program {
@@ -21,7 +24,10 @@ struct Program {
   std::vector<uint64_t> ordinal;  // per step: how many sends to (receives from) this peer come before it
   uint32_t sends = 0;
   uint32_t receives = 0;
+  mutable Spares<Collective> spares;  // of operations that ran it
 
+  Program();
+  ~Program();
   static std::shared_ptr<const Program> compile(const Algorithm &algorithm, Schedule schedule);
 };
 

@@ -25,6 +25,10 @@ class Scratch {
   ~Scratch();
   std::byte *get() const { return data_; }
   explicit operator bool() const { return data_ != nullptr; }
+  // Gives it back unless it is small.
+  void trim() {
+    if (pool_) *this = {};
+  }
 
  private:
   friend class ScratchPool;
@@ -45,6 +49,10 @@ class ScratchPool : public std::enable_shared_from_this<ScratchPool> {
   ~ScratchPool();
   // Throws std::bad_alloc.
   Scratch take(uint64_t bytes);
+  // The same, unless `scratch` is large enough already.
+  void provide(Scratch &scratch, uint64_t bytes) {
+    if (scratch.capacity_ < bytes) scratch = take(bytes);
+  }
 
  private:
   friend class Scratch;

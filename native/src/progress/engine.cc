@@ -150,7 +150,7 @@ void Engine::poll() {
   Reactor::Batch batch;
   reactor_.peek(batch);
   reactor_.dispatch(batch);
-  expire();
+  if (!batch.brief) expire();
   settle();
 }
 
@@ -198,7 +198,7 @@ WaitEnd Engine::wait(Request *const *requests, size_t count, Nanos until) {
   if (any_done(requests, count)) return WaitEnd::done;
   enter();
   Lock lock(mutex_, std::defer_lock);
-  const Nanos spin_end = std::min(until, now() + spin_);
+  const Nanos spin_end = until == 0 ? 0 : std::min(until, now() + spin_);
   WaitEnd end = WaitEnd::done;
   bool done = false;
   for (unsigned looks = 1;; ++looks) {
@@ -209,12 +209,14 @@ WaitEnd Engine::wait(Request *const *requests, size_t count, Nanos until) {
       relax();
     }
     done = any_done(requests, count);
-    if (done || now() >= spin_end) break;
-    // With more ranks than cores the one we wait for may need this core.
-    if (looks % kYieldEvery == 0) sched_yield();
+    if (done || until == 0) break;
+    if (looks % kYieldEvery != 0) continue;
+    if (now() >= spin_end) break;
+    sched_yield();  // with more ranks than cores the one we wait for may need this core
   }
 
-  if (!done) {
+  if (!done && until == 0) end = WaitEnd::timed_out;
+  if (!done && until != 0) {
     lock.lock();
     Waiter me;
     for (size_t i = 0; i < count; ++i) requests[i]->waiters.push_back(&me);

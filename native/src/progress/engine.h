@@ -66,7 +66,7 @@ class Engine {
  private:
   static constexpr Nanos kRest = 250 * kMicrosecond;
   static constexpr Nanos kLongSleep = 2 * kMillisecond;
-  static constexpr unsigned kYieldEvery = 8;
+  static constexpr unsigned kYieldEvery = 32;
 
   void enter() {
     callers_.fetch_add(1);
