@@ -46,12 +46,14 @@ void Crossing::partial(int from, int to, uint64_t count, Fold &mine, Fold &their
 
 uint32_t Crossing::spread(const Piece &piece, Span source, Span target, uint32_t ready, uint32_t free,
                           int except) {
-  for (int i = 1; i < groups_.size(); ++i) {
+  if (rank_ != piece.rank) {
+    const int group = groups_.of(rank_);
+    const bool receives = group != piece.home && group != except && rank_ == piece.driver(groups_, group);
+    return receives ? schedule_.recv(piece.rank, target, {free}) : ready;
+  }
+  for (int i = 1; i < groups_.size(); ++i) {  // not all homes to the first group first
     const int group = wrap(piece.home + i, groups_.size());
-    if (group == except) continue;
-    const int driver = piece.driver(groups_, group);
-    if (rank_ == piece.rank) schedule_.send(driver, source, {ready});
-    if (rank_ == driver) ready = schedule_.recv(piece.rank, target, {free});
+    if (group != except) schedule_.send(piece.driver(groups_, group), source, {ready});
   }
   return ready;
 }

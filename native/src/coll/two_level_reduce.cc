@@ -16,6 +16,7 @@ constexpr size_t kPartials = 4;  // slots for sums that still lack an operand
 struct Reduction {
   Reduction(const Problem &problem, const Groups &all, const Pieces &pieces)
       : groups(all),
+        rank(problem.rank),
         inside(schedule, all, problem.rank, pieces.largest),
         crossing(schedule, problem, all, pieces.largest),
         partials(schedule, Space::acc, pieces.largest, kPartials) {}
@@ -24,6 +25,7 @@ struct Reduction {
 
   // What the members of `group` have in `input` to the rank `at`, into its fold.
   void contribute(const Piece &piece, int group, Span input, int at, Fold &into, uint32_t &read) {
+    if (rank != at && groups.of(rank) != group) return;
     if (group == groups.of(at)) return inside.collect(group, input, at, into, read);
     if (crossing.as_inputs(group)) return crossing.inputs(group, input, at, into, read);
     const int driver = piece.driver(groups, group);
@@ -42,6 +44,7 @@ struct Reduction {
 
   Schedule schedule;
   const Groups &groups;
+  const int rank;
   Inside inside;
   Crossing crossing;
   Slots partials;
