@@ -4,9 +4,10 @@ namespace dicomm::coll {
 
 namespace {
 
-// Slots of all members of a group together: enough pieces under way to keep a link busy for as long as an
-// answer takes to come back, and the same number on both ends, or one direction would run ahead of the other.
-constexpr size_t kCrossing = 16;
+// Slots of all members of a group together: enough pieces under way to keep a link busy until an answer comes
+// back, and not many more, because what answers waits behind them. The same number on both ends, or one
+// direction would run ahead of the other.
+constexpr size_t kCrossing = 8;
 
 size_t slots_of(const Groups &groups, int rank) {
   return std::max<size_t>(kCrossing / groups.members(groups.of(rank)).size(), 2);
@@ -42,6 +43,12 @@ void Crossing::partial(int from, int to, uint64_t count, Fold &mine, Fold &their
     slot.used = schedule_.send(to, slot.span, {ready});
   }
   if (rank_ == to) theirs.add(arrived_partials_.receive(from, count));
+}
+
+Crossing::Exchanged Crossing::exchange(int peer, const Operand &mine, uint64_t count) {
+  const bool input = as_inputs(groups_.of(peer));
+  return {schedule_.send(peer, mine.span, {mine.ready}),
+          (input ? arrived_inputs_ : arrived_partials_).receive(peer, count)};
 }
 
 uint32_t Crossing::spread(const Piece &piece, Span source, Span target, uint32_t ready, uint32_t free,
