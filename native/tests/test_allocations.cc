@@ -12,13 +12,14 @@ std::atomic<bool> counting{false};
 std::atomic<int64_t> allocations{0};
 }  // namespace
 
-void *operator new(size_t size) {
+// Not inlined: the compiler would see malloc and delete meet.
+[[gnu::noinline]] void *operator new(size_t size) {
   if (counting.load(std::memory_order_relaxed)) allocations.fetch_add(1, std::memory_order_relaxed);
   if (void *memory = std::malloc(size)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void *memory) noexcept { std::free(memory); }
-void operator delete(void *memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void *memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void *memory, size_t) noexcept { std::free(memory); }
 
 namespace dicomm::test {
 
