@@ -4,10 +4,12 @@ namespace dicomm::coll {
 
 namespace {
 
-// Slots for the inputs of the other members: a few pieces of each, within bounds.
+// Slots for the inputs of the other members: a few pieces of each, within bounds. Fewer where a link is to be
+// kept busy, so that the first pieces leave before much else is done.
 size_t slots_of(const Groups &groups, int rank) {
   const size_t others = groups.members(groups.of(rank)).size() - 1;
-  return std::clamp<size_t>(4 * others, 8, 32);
+  const size_t each = groups.size() > 1 ? 2 : 4;
+  return std::clamp<size_t>(each * others, 2 * each, 32);
 }
 
 }  // namespace
