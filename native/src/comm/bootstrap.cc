@@ -187,7 +187,11 @@ Status bootstrap(Context &context, Store &store, const std::string &prefix, int 
     return Status::make(DICOMM_INVALID_ARGUMENT, "rank ", rank, " of ", size, " ranks");
   }
   setup.rank = rank;
-  return Rendezvous(context, store, prefix, rank, size, deadline).run(setup);
+  DICOMM_TRY(Rendezvous(context, store, prefix, rank, size, deadline).run(setup));
+  // By name, not by place: ranks in several network namespaces of one machine share its cores.
+  const std::string &name = setup.peers[static_cast<size_t>(rank)].host;
+  context.share_host(static_cast<int>(std::ranges::count(setup.peers, name, &PeerAddress::host)));
+  return {};
 }
 
 }  // namespace dicomm

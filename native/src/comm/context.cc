@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <thread>
 
 #include "base/json.h"
 #include "base/sha256.h"
@@ -81,6 +82,10 @@ void Context::after_fork() {
   forked_ = true;
   for (auto &transport : transports_) transport->after_fork();
   engine_.after_fork();
+}
+
+void Context::share_host(int ranks) {
+  if (ranks > static_cast<int>(std::thread::hardware_concurrency())) engine_.set_crowded(true);
 }
 
 void Context::log(uint32_t level, const std::string &line) const {

@@ -46,6 +46,8 @@ class Context {
   Key key_for(const ContextId &id, const Key &published) const;
   bool has_secret() const { return !options_.secret.empty(); }
   void log(uint32_t level, const std::string &line) const;  // one line on stderr
+  // Told how many ranks of a communicator share this host's cores.
+  void share_host(int ranks);
   std::string info();                                       // JSON
 
   // Lock held: communicators register while they live, so that close() can end them.
@@ -54,7 +56,7 @@ class Context {
 
  private:
   // A wake-up costs tens of microseconds where cores sleep deeply (virtual machines), so pairs that answer
-  // within that should not sleep. Polling yields the core: where ranks outnumber cores they take turns.
+  // within that should not sleep.
   static constexpr Nanos kSpin = 500 * kMicrosecond;
   static constexpr Nanos kGoodbye = kSecond;
 

@@ -198,7 +198,10 @@ WaitEnd Engine::wait(Request *const *requests, size_t count, Nanos until) {
   if (any_done(requests, count)) return WaitEnd::done;
   enter();
   Lock lock(mutex_, std::defer_lock);
-  const Nanos spin_end = until == 0 ? 0 : std::min(until, now() + spin_);
+  const bool crowded = crowded_.load(std::memory_order_relaxed);
+  const unsigned look_up = crowded ? kLookUpCrowded : kLookUp;
+  const Nanos start = until == 0 ? 0 : now();
+  const Nanos spin_end = std::min(until, start + spin_);
   WaitEnd end = WaitEnd::done;
   bool done = false;
   for (unsigned looks = 1;; ++looks) {
@@ -210,9 +213,10 @@ WaitEnd Engine::wait(Request *const *requests, size_t count, Nanos until) {
     }
     done = any_done(requests, count);
     if (done || until == 0) break;
-    if (looks % kYieldEvery != 0) continue;
-    if (now() >= spin_end) break;
-    sched_yield();  // with more ranks than cores the one we wait for may need this core
+    if (looks % look_up != 0) continue;
+    const Nanos time = now();
+    if (time >= spin_end) break;
+    if (crowded || time - start > kKeepCore) sched_yield();
   }
 
   if (!done && until == 0) end = WaitEnd::timed_out;
