@@ -22,6 +22,8 @@ from typing import IO, Any
 import torch
 import torch.distributed as dist
 
+from dicomm.cli.local_ranks import die_with
+
 PHASES = ("meet", "load", "init", "operate")
 Phase = Callable[[], object]
 
@@ -76,9 +78,11 @@ def fork(backend: str, ranks: int) -> list[tuple[IO[str], IO[str]]]:
     """The ranks' pipes: commands to them, answers from them."""
     gc.freeze()  # a collection would write to every object and unshare its page
     pipes: list[tuple[IO[str], IO[str]]] = []
+    follow = die_with(os.getpid())
     for rank in range(ranks):
         (command_out, command_in), (answer_out, answer_in) = os.pipe(), os.pipe()
         if os.fork() == 0:
+            follow()
             for pair in pipes:
                 for pipe in pair:
                     os.close(pipe.fileno())

@@ -22,6 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
+from dicomm.cli.local_ranks import die_with
+
 WORKER = Path(__file__).with_name("worker.py")
 START_S, SILENCE_S, END_S = 120.0, 300.0, 20.0
 
@@ -99,12 +101,11 @@ class Job:
             self._spawn(words, {**environment, "DICOMM_RANK": str(rank)})
 
     def _spawn(self, command: list[str], environment: dict[str, str]) -> None:
-        # From "/", as in dicomm/cli/local_ranks.py; in a session of its own, so that killing reaches helpers.
-        self._processes.append(
-            subprocess.Popen(
-                command, env=environment, cwd="/", stdin=subprocess.DEVNULL, start_new_session=True
-            )
+        # From "/", as in dicomm/cli/local_ranks.py.
+        started = subprocess.Popen(
+            command, env=environment, cwd="/", stdin=subprocess.DEVNULL, preexec_fn=die_with(os.getpid())
         )
+        self._processes.append(started)
 
     def _accept(self, listener: socket.socket) -> None:
         """Waits for every rank's connection, then for its first line, which says that it is ready."""

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dicomm.cli.local_ranks import die_with
+
 HERE = Path(__file__).parent
 COMPILER = os.environ.get("CC", "cc")
 Seconds = dict[str, "float | None"]  # None: refused here
@@ -40,10 +42,15 @@ def build(name: str, with_dicomm: bool = False) -> Path:
 
 def run(*command: str | int | Path) -> Any:
     """What it prints, which is JSON."""
-    words = [str(word) for word in command]
-    return json.loads(
-        subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, timeout=600).stdout
+    done = subprocess.run(
+        [str(word) for word in command],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=600,
+        preexec_fn=die_with(os.getpid()),
     )
+    return json.loads(done.stdout)
 
 
 def alternate(times: int, *commands: Sequence[str | int | Path]) -> list[list[Seconds]]:
