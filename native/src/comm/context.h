@@ -48,7 +48,7 @@ class Context {
   void log(uint32_t level, const std::string &line) const;  // one line on stderr
   // Told how many ranks of a communicator share this host's cores.
   void share_host(int ranks);
-  std::string info();                                       // JSON
+  std::string info();  // JSON
 
   // Lock held: communicators register while they live, so that close() can end them.
   void add(Communicator &comm) { comms_.push_back(&comm); }
