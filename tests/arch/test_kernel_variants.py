@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 import subprocess
 from pathlib import Path
 
@@ -37,6 +38,19 @@ def test_a_variant_shares_no_function_with_other_units(variant: str, tmp_path: P
     shared = [line.rsplit(" ", 3)[0] for line in listing.splitlines()]
     assert len(shared) == 1, shared
     assert shared[0].lower() == f"dicomm::k{variant}kernels", shared
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the mnemonics are of x86-64")
+def test_no_product_is_fused_with_a_sum() -> None:
+    """A fused one is rounded once instead of twice: ranks on different processors would get different bits."""
+    from dicomm import _native
+
+    listing = subprocess.run(
+        ["objdump", "--disassemble", "--no-show-raw-insn", str(_native.ROOT / "lib" / "libdicomm.so")],
+        check=True, capture_output=True, text=True, timeout=60,
+    ).stdout  # fmt: skip
+    assert "vaddps" in listing, "no vector instruction at all: the kernels are not where this test looks"
+    assert not re.findall(r"\bvfn?m(?:add|sub)\w+", listing)
 
 
 def test_the_list_of_variants_is_complete() -> None:

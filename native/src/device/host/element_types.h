@@ -78,6 +78,13 @@ A settle(A x) {
   }
 }
 
+// -x, where compilers do not see it: of neighbours a - b and c + d, g++ 12 makes one instruction that also
+// fuses the products in a and c, whatever -ffp-contract says.
+inline float negated(float x) { return float_of(bits_of(x) ^ INT32_MIN); }
+inline double negated(double x) {
+  return __builtin_bit_cast(double, __builtin_bit_cast(int64_t, x) ^ INT64_MIN);
+}
+
 // Unsigned and at least as wide as int: arithmetic on it wraps and is never promoted to signed.
 template <class A>
 using Wrapping = std::conditional_t<(sizeof(A) < 4), uint32_t, std::make_unsigned_t<A>>;
@@ -87,7 +94,7 @@ A multiply(A x, A y) {
   if constexpr (std::is_integral_v<A>) {
     return static_cast<A>(static_cast<Wrapping<A>>(x) * static_cast<Wrapping<A>>(y));
   } else if constexpr (is_complex<A>) {  // the textbook product, as torch has it
-    return {x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re};
+    return {x.re * y.re + negated(x.im * y.im), x.re * y.im + x.im * y.re};
   } else {
     return x * y;
   }
