@@ -7,9 +7,10 @@ namespace dicomm {
 
 std::string Communicator::info() {
   auto lock = engine_.lock();
-  std::string hosts, peers;
+  std::string hosts, host_of_rank, peers;
   for (int r = 0; r < size(); ++r) {
     hosts += (r == 0 ? "" : ", ") + json_string(setup_.peers[static_cast<size_t>(r)].host);
+    host_of_rank += concat(r == 0 ? "" : ", ", setup_.topology.ranks[static_cast<size_t>(r)].host_index);
     const Link *link = channel_ == nullptr ? nullptr : channel_->links[static_cast<size_t>(r)];
     if (link == nullptr) continue;
     peers += concat(peers.empty() ? "" : ", ", "{\"rank\": ", r,
@@ -22,7 +23,7 @@ std::string Communicator::info() {
   return concat("{\"name\": ", json_string(setup_.name), ", \"id\": \"", std::hex, setup_.id, std::dec,
                 "\", \"rank\": ", rank(), ", \"size\": ", size(), ", \"seq\": ", next_seq_,
                 ", \"timeout_ns\": ", timeout, ", \"hosts\": [", hosts,
-                "], \"failed\": ", failed_.ok() ? "null" : json_string(failed_.message()), ", \"peers\": [",
+                "], \"host_of_rank\": [", host_of_rank, "], \"failed\": ", failed_.ok() ? "null" : json_string(failed_.message()), ", \"peers\": [",
                 peers, "]}");
 }
 
