@@ -338,10 +338,10 @@ uint64_t output_count(const Problem &p) {
   }
 }
 
-Job make_job(const Algorithm &algorithm, std::vector<Problem> problems, bool in_place) {
+Job make_job(const Algorithm &algorithm, std::vector<Problem> problems, const Topology &topology,
+             bool in_place) {
   Job job;
   job.in_place = in_place;
-  const Topology topology = flat_topology(static_cast<int>(problems.size()));
   for (const Problem &problem : problems) job.schedules.push_back(algorithm.build(problem, topology));
   job.problems = std::move(problems);
   return job;

@@ -26,7 +26,8 @@ struct Job {
   bool in_place = false;  // input and output share memory where the operation allows it
 };
 
-Job make_job(const Algorithm &algorithm, std::vector<Problem> problems, bool in_place);
+Job make_job(const Algorithm &algorithm, std::vector<Problem> problems, const Topology &topology,
+             bool in_place);
 
 // Elements of input and output of a rank.
 uint64_t input_count(const Problem &problem);

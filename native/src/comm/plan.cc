@@ -218,7 +218,7 @@ Status plan_collective(const dicomm_op &op, const Topology &topology, const Rule
   DICOMM_TRY(describe(op, plan.input, plan.output, problem));
   if (plan.output.overlaps_itself()) return wrong(op, "recv has elements that share memory");
 
-  const Rule &rule = rules.choose(problem);
+  const Rule &rule = rules.choose(problem, topology);
   plan.opcode = problem.op;
   plan.reducing = reducing(op.opcode);
   plan.schedule = rule.algorithm->build(problem, topology);

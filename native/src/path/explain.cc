@@ -65,7 +65,7 @@ std::string explain(const Rules &rules, const Question &question, const Topology
            " moves one message between two ranks; it needs no rule and no schedule\n";
   }
   const Problem problem = make_problem(question, question.rank);
-  const Rule &rule = rules.choose(problem);
+  const Rule &rule = rules.choose(problem, topology);
   const Schedule schedule = rule.algorithm->build(problem, topology);
 
   uint64_t sent = 0, received = 0, messages = 0;
