@@ -2,21 +2,11 @@
 #pragma once
 
 #include <algorithm>
-#include <string>
 #include <vector>
 
 #include "topology/topology.h"
 
 namespace dicomm {
-
-inline Topology hosts_of(const std::vector<int> &host_of_rank) {
-  Topology topology = flat_topology(static_cast<int>(host_of_rank.size()));
-  for (size_t rank = 0; rank < host_of_rank.size(); ++rank) {
-    topology.ranks[rank].host_index = host_of_rank[rank];
-    topology.ranks[rank].host = "host" + std::to_string(host_of_rank[rank]);
-  }
-  return topology;
-}
 
 // Ranks host by host.
 inline Topology layout(const std::vector<int> &ranks_per_host) {
@@ -24,7 +14,7 @@ inline Topology layout(const std::vector<int> &ranks_per_host) {
   for (size_t host = 0; host < ranks_per_host.size(); ++host) {
     hosts.insert(hosts.end(), static_cast<size_t>(ranks_per_host[host]), static_cast<int>(host));
   }
-  return hosts_of(hosts);
+  return topology_of_hosts(hosts);
 }
 
 // Ranks 0, 1, 2 on hosts 0, 1, 2 and so on, as long as a host has room.
@@ -35,7 +25,7 @@ inline Topology interleaved(const std::vector<int> &ranks_per_host) {
       if (round < ranks_per_host[host]) hosts.push_back(static_cast<int>(host));
     }
   }
-  return hosts_of(hosts);
+  return topology_of_hosts(hosts);
 }
 
 // 1,024 ranks on hosts of 1 to 16.

@@ -321,15 +321,15 @@ DICOMM_API void dicomm_request_free(dicomm_request *request);
 /* The machine a prediction is about; 0 means the library's default, which the answer prints. */
 typedef struct dicomm_machine {
   size_t size;
-  double local_latency_us; /* inside a host, from a message's leaving to its arrival */
-  double latency_us;       /* between hosts */
-  double overhead_us;      /* that a message costs its sender and its receiver each */
-  double local_bandwidth_gbs;     /* 1e9 bytes per second out of or into a rank, inside a host */
-  double bandwidth_gbs;           /* the same, between hosts */
-  double nic_gbps;        /* 1e9 bits per second out of or into a host */
-  double copy_gbs;      /* copies within a rank */
-  double reduce_gbs;    /* reductions, bytes of the result */
-  uint64_t eager_bytes;    /* longer messages wait for the receiver's answer */
+  double local_latency_us;    /* inside a host, from a message's leaving to its arrival */
+  double latency_us;          /* between hosts */
+  double overhead_us;         /* that a message costs its sender and its receiver each */
+  double local_bandwidth_gbs; /* 1e9 bytes per second out of or into a rank, inside a host */
+  double bandwidth_gbs;       /* the same, between hosts */
+  double nic_gbps;            /* 1e9 bits per second out of or into a host */
+  double copy_gbs;            /* copies within a rank */
+  double reduce_gbs;          /* reductions, bytes of the result */
+  uint64_t eager_bytes;       /* longer messages wait for the receiver's answer */
 } dicomm_machine;
 
 typedef struct dicomm_question {

@@ -1,4 +1,4 @@
-#include <map>
+#include <vector>
 
 #include "api/guard.h"
 #include "base/json.h"
@@ -34,15 +34,9 @@ dicomm::model::Machine read_machine(const dicomm_machine *given) {
   return machine;
 }
 
-// Hosts are numbered in the order of their first ranks, whatever numbers the caller gave them.
 dicomm::Topology read_hosts(const int32_t *hosts, int ranks) {
-  dicomm::Topology topology = dicomm::flat_topology(ranks);
-  std::map<int32_t, int> numbers;
-  for (size_t rank = 0; hosts != nullptr && rank < topology.ranks.size(); ++rank) {
-    const int next = static_cast<int>(numbers.size());
-    topology.ranks[rank].host_index = numbers.try_emplace(hosts[rank], next).first->second;
-  }
-  return topology;
+  if (hosts == nullptr) return dicomm::flat_topology(ranks);
+  return dicomm::topology_of_hosts(std::vector<int>(hosts, hosts + ranks));
 }
 
 Status answer_question(const dicomm_question &given, std::string &text) {

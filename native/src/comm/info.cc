@@ -22,9 +22,9 @@ std::string Communicator::info() {
   const int64_t timeout = setup_.timeout == kNever ? int64_t{DICOMM_TIMEOUT_NEVER} : setup_.timeout;
   return concat("{\"name\": ", json_string(setup_.name), ", \"id\": \"", std::hex, setup_.id, std::dec,
                 "\", \"rank\": ", rank(), ", \"size\": ", size(), ", \"seq\": ", next_seq_,
-                ", \"timeout_ns\": ", timeout, ", \"hosts\": [", hosts,
-                "], \"host_of_rank\": [", host_of_rank, "], \"failed\": ", failed_.ok() ? "null" : json_string(failed_.message()), ", \"peers\": [",
-                peers, "]}");
+                ", \"timeout_ns\": ", timeout, ", \"hosts\": [", hosts, "], \"host_of_rank\": [",
+                host_of_rank, "], \"failed\": ", failed_.ok() ? "null" : json_string(failed_.message()),
+                ", \"peers\": [", peers, "]}");
 }
 
 }  // namespace dicomm

@@ -52,10 +52,4 @@ inline bool remote(const Topology &topology, int a, int b) {
          topology.ranks[static_cast<size_t>(b)].host_index;
 }
 
-inline int host_count(const Topology &topology) {
-  int count = 0;
-  for (const RankInfo &rank : topology.ranks) count = rank.host_index >= count ? rank.host_index + 1 : count;
-  return count;
-}
-
 }  // namespace dicomm::model

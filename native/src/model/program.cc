@@ -12,18 +12,24 @@ uint64_t bytes_of(const Problem &problem, const Span &span) {
 
 Status Program::build(const Algorithm &algorithm, const std::vector<Problem> &problems,
                       const Topology &topology, Program &out) {
-  // Schedules are built twice, because no more than one fits into memory as it is.
-  uint64_t steps = 0;
-  for (const Problem &problem : problems) {
-    steps += algorithm.build(problem, topology).steps.size();
-    if (steps > kMostSteps) {
-      return Status::make(DICOMM_NOT_SUPPORTED, "more than ", kMostSteps, " steps on all ranks together");
+  const Status too_long =
+      Status::make(DICOMM_NOT_SUPPORTED, "more than ", kMostSteps, " steps on all ranks together");
+  const Schedule first = algorithm.build(problems[0], topology);
+  uint64_t steps = first.steps.size() * problems.size();  // as a rule
+  if (steps > kMostSteps) {                               // count before filling memory
+    steps = 0;
+    for (const Problem &problem : problems) {
+      steps += algorithm.build(problem, topology).steps.size();
+      if (steps > kMostSteps) return too_long;
     }
   }
   Program program;
   program.nodes.reserve(steps);
   program.first_follower_.reserve(steps + 1);
-  for (const Problem &problem : problems) program.append(algorithm.build(problem, topology), problem);
+  for (const Problem &problem : problems) {  // only one schedule at a time is in memory as it is
+    program.append(problem.rank == 0 ? first : algorithm.build(problem, topology), problem);
+    if (program.nodes.size() > kMostSteps) return too_long;
+  }
   DICOMM_TRY(program.pair_messages(problems.size()));
   out = std::move(program);
   return {};

@@ -10,25 +10,51 @@ namespace {
 
 constexpr double kMostPicoseconds = 2e18;  // 23 days; the clock ends at 9e18
 
-// Something that serves in order of arrival. What waits takes its turn; what is served while it still arrives
-// uses the station only for its own time.
+// Serves in order of arrival, each at once whoever waits behind; `free` is when the last one's turn is over.
 struct Station {
   Picoseconds free = 0;
-  // Returns when the service began.
-  Picoseconds serve(Picoseconds arrival, Picoseconds service) {
-    const Picoseconds begin = std::max(arrival, free);
-    free = begin + service;
-    return begin;
-  }
+  Picoseconds serve(Picoseconds now, Picoseconds service) { return free = std::max(now, free) + service; }
 };
 
-enum class Stage : uint8_t { leave, nic_out, nic_in, arrive, delivered, finish };
+struct Message {
+  uint32_t send;     // node
+  Picoseconds last;  // when its last byte comes to where its first one is
+};
+
+// A rank's way out or in: one message at a time. Those that wait are a queue and not events, so that events
+// stay few.
+class Port {
+ public:
+  bool busy = false;
+  bool empty() const { return head_ == queue_.size(); }
+  void add(Message message) { queue_.push_back(message); }
+  Message take() {
+    const Message message = queue_[head_++];
+    if (!empty()) return message;
+    queue_.clear();
+    head_ = 0;
+    return message;
+  }
+
+ private:
+  std::vector<Message> queue_;
+  size_t head_ = 0;
+};
+
+enum class Stage : uint8_t {
+  leave,      // a send may start
+  left,       // the last byte is out of the sender
+  nic_out,    // the first byte is at the sender's NIC
+  arrive,     // the first byte is at the receiver's NIC, or at the receiver
+  taken,      // the receiver's way in is free again
+  delivered,  // the last byte is there
+  finish,     // a copy or reduction has ended
+};
 
 struct Event {
   Picoseconds time;
-  uint64_t order;    // of two events at one time, the one that was foreseen first
-  Picoseconds last;  // a message: when its last byte comes to where its first one is at `time`
-  uint32_t node;
+  uint64_t order;   // of two events at one time, the one that was foreseen first
+  Message message;  // finish: the step
   Stage stage;
   bool operator<(const Event &other) const {  // for a heap that has the earliest on top
     return time != other.time ? time > other.time : order > other.order;
@@ -40,13 +66,14 @@ class Run {
   Run(Program &program, const Topology &topology, const Machine &machine)
       : program_(program),
         nodes_(program.nodes),
-        topology_(topology),
         machine_(machine),
         out_(topology.ranks.size()),
         in_(topology.ranks.size()),
         arithmetic_(topology.ranks.size()),
-        nic_out_(static_cast<size_t>(host_count(topology))),
-        nic_in_(nic_out_.size()) {}
+        nic_out_(static_cast<size_t>(topology.hosts())),
+        nic_in_(nic_out_.size()) {
+    for (const RankInfo &rank : topology.ranks) host_.push_back(static_cast<size_t>(rank.host_index));
+  }
 
   Status run() {
     for (uint32_t i = 0; i < nodes_.size(); ++i) {
@@ -63,15 +90,17 @@ class Run {
   }
 
  private:
-  void push(Picoseconds time, Picoseconds last, uint32_t node, Stage stage) {
-    events_.push_back({time, order_++, last, node, stage});
+  void push(Picoseconds time, Stage stage, Message message) {
+    events_.push_back({time, order_++, message, stage});
     std::push_heap(events_.begin(), events_.end());
   }
 
-  bool crosses(const Node &node) const {
-    return remote(topology_, static_cast<int>(node.rank), static_cast<int>(node.peer));
+  bool crosses(const Node &node) const { return host_[node.rank] != host_[node.peer]; }
+
+  // Of a rank's way out or in.
+  Picoseconds port_time(const Node &node) const {
+    return machine_.overhead_time() + Machine::time(node.bytes, machine_.rate(crosses(node)));
   }
-  size_t host(uint32_t rank) const { return static_cast<size_t>(topology_.ranks[rank].host_index); }
 
   void start(uint32_t i, Picoseconds now) {
     Node &node = nodes_[i];
@@ -90,7 +119,7 @@ class Run {
         const bool reduces = node.kind == StepKind::reduce;
         const double rate = reduces ? machine_.reduce_bandwidth : machine_.copy_bandwidth;
         const Picoseconds service = Machine::time(node.bytes, rate);
-        complete_at(i, arithmetic_[node.rank].serve(now, service) + service);
+        push(arithmetic_[node.rank].serve(now, service), Stage::finish, {i, 0});
       }
     }
   }
@@ -99,57 +128,73 @@ class Run {
   void answer(uint32_t i) {
     const Node &send = nodes_[i];
     const Picoseconds latency = machine_.latency(crosses(send));
-    push(std::max(send.start + latency, nodes_[send.partner].start) + latency, 0, i, Stage::leave);
+    push(std::max(send.start + latency, nodes_[send.partner].start) + latency, Stage::leave, {i, 0});
   }
 
   void leave(uint32_t i, Picoseconds now) {
+    Port &port = out_[nodes_[i].rank];
+    port.add({i, 0});
+    if (!port.busy) send_next(port, now);
+  }
+
+  void send_next(Port &port, Picoseconds now) {
+    port.busy = !port.empty();
+    if (!port.busy) return;
+    const uint32_t i = port.take().send;
     const Node &send = nodes_[i];
-    const bool far = crosses(send);
-    const Picoseconds service = machine_.overhead_time() + Machine::time(send.bytes, machine_.rate(far));
-    const Picoseconds begin = out_[send.rank].serve(now, service);
-    const Picoseconds latency = far ? 0 : machine_.latency(false);  // between hosts it counts after the NIC
-    push(begin + machine_.overhead_time() + latency, begin + service + latency, i,
-         far ? Stage::nic_out : Stage::arrive);
-    complete_at(i, begin + service);
+    const Picoseconds first = now + machine_.overhead_time();
+    const Picoseconds last = now + port_time(send);
+    push(last, Stage::left, {i, 0});
+    if (crosses(send)) return push(first, Stage::nic_out, {i, last});
+    const Picoseconds latency = machine_.latency(false);
+    push(first + latency, Stage::arrive, {i, last + latency});
+  }
+
+  void take_next(Port &port, Picoseconds now) {
+    port.busy = !port.empty();
+    if (!port.busy) return;
+    const Message message = port.take();
+    const Picoseconds end = now + port_time(nodes_[message.send]);
+    push(end, Stage::taken, message);
+    push(std::max(end, message.last + machine_.overhead_time()), Stage::delivered, message);
   }
 
   void handle(const Event &event) {
-    const Node &node = nodes_[event.node];
+    const auto [i, last] = event.message;
+    const Node &node = nodes_[i];
     switch (event.stage) {
       case Stage::leave:
-        return leave(event.node, event.time);
-      case Stage::nic_out:
-        return through_nic(event, nic_out_[host(node.rank)], machine_.latency(true), Stage::nic_in);
-      case Stage::nic_in:
-        return through_nic(event, nic_in_[host(node.peer)], 0, Stage::arrive);
-      case Stage::arrive: {
-        const Picoseconds overhead = machine_.overhead_time();
-        const Picoseconds service = overhead + Machine::time(node.bytes, machine_.rate(crosses(node)));
-        const Picoseconds end = in_[node.peer].serve(event.time, service) + service;
-        return push(std::max(end, event.last + overhead), 0, node.partner, Stage::delivered);
+        return leave(i, event.time);
+      case Stage::left:
+        send_next(out_[node.rank], event.time);
+        return complete(i, event.time);
+      case Stage::nic_out: {
+        const Picoseconds latency = machine_.latency(true);
+        const Picoseconds passed = through_nic(nic_out_[host_[node.rank]], event);
+        return push(event.time + latency, Stage::arrive, {i, passed + latency});
       }
+      case Stage::arrive: {
+        Port &port = in_[node.peer];
+        port.add({i, crosses(node) ? through_nic(nic_in_[host_[node.peer]], event) : last});
+        if (!port.busy) take_next(port, event.time);
+        return;
+      }
+      case Stage::taken:
+        return take_next(in_[node.peer], event.time);
       case Stage::delivered:
-        if (node.start >= 0) return complete(event.node, event.time);
-        nodes_[event.node].end = event.time;
+        if (nodes_[node.partner].start >= 0) return complete(node.partner, event.time);
+        nodes_[node.partner].end = event.time;
         return;
       case Stage::finish:
-        return complete(event.node, event.time);
+        return complete(i, event.time);
     }
   }
 
-  void through_nic(const Event &event, Station &nic, Picoseconds latency, Stage next) {
-    const Picoseconds service = Machine::time(nodes_[event.node].bytes, machine_.nic_bandwidth);
-    const Picoseconds begin = nic.serve(event.time, service);
-    push(begin + latency, std::max(begin + service, event.last) + latency, event.node, next);
-  }
-
-  void complete_at(uint32_t i, Picoseconds time) {
-    if (program_.followers(i).empty()) {  // nobody waits for the event
-      nodes_[i].end = time;
-      ++completed_;
-      return;
-    }
-    push(time, 0, i, Stage::finish);
+  // Messages share a NIC: the bytes of each begin to pass at once, the last one when the turn of those before
+  // it is over.
+  Picoseconds through_nic(Station &nic, const Event &event) {
+    const Picoseconds service = Machine::time(nodes_[event.message.send].bytes, machine_.nic_bandwidth);
+    return std::max(nic.serve(event.time, service), event.message.last);
   }
 
   // A recv whose message is already there completes within start(): a list instead of recursion.
@@ -173,11 +218,12 @@ class Run {
 
   Program &program_;
   std::vector<Node> &nodes_;
-  const Topology &topology_;
   const Machine &machine_;
-  std::vector<Station> out_, in_, arithmetic_;  // per rank
-  std::vector<Station> nic_out_, nic_in_;       // per host
-  std::vector<Event> events_;                   // a heap
+  std::vector<size_t> host_;               // per rank
+  std::vector<Port> out_, in_;             // per rank
+  std::vector<Station> arithmetic_;        // per rank
+  std::vector<Station> nic_out_, nic_in_;  // per host
+  std::vector<Event> events_;              // a heap
   std::vector<uint32_t> done_;
   uint64_t order_ = 0;
   size_t completed_ = 0;
@@ -210,7 +256,7 @@ Status simulate(const Algorithm &algorithm, const std::vector<Problem> &problems
 
   Prediction made;
   made.steps = program.nodes.size();
-  made.hosts.resize(static_cast<size_t>(host_count(topology)));
+  made.hosts.resize(static_cast<size_t>(topology.hosts()));
   for (const RankInfo &rank : topology.ranks) ++made.hosts[static_cast<size_t>(rank.host_index)].ranks;
   for (const Node &node : program.nodes) {
     made.time = std::max(made.time, node.end);
