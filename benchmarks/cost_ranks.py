@@ -19,6 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
+os.environ["TORCH_CPP_LOG_LEVEL"] = "ERROR"  # its store warns of every connection that a busy machine delays
+
 import torch
 import torch.distributed as dist
 

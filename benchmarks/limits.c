@@ -35,18 +35,22 @@ static void set_flag(int side, int wake) {
   if (wake) syscall(SYS_futex, it.pair->flag[side], FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
-static void flags(long times, int sleep) {
+/* answer: what side 1 does before it answers. */
+static void flags(long times, int sleep, void (*answer)(void)) {
   for (long i = 0; i < times; ++i) {
     ++it.turn;
     if (it.side == 0) set_flag(1, sleep);
     for (unsigned seen; (seen = atomic_load(it.pair->flag[it.side])) != it.turn;)
       if (sleep) syscall(SYS_futex, it.pair->flag[it.side], FUTEX_WAIT, seen, NULL, NULL, 0);
-    if (it.side == 1) set_flag(0, sleep);
+    if (it.side == 1) {
+      if (answer != NULL) answer();
+      set_flag(0, sleep);
+    }
   }
 }
 
-static void flag_spin(long times) { flags(times, 0); }
-static void flag_futex(long times) { flags(times, 1); }
+static void flag_spin(long times) { flags(times, 0, NULL); }
+static void flag_futex(long times) { flags(times, 1, NULL); }
 
 static void receive(void *data, size_t count, int how) {
   for (size_t got = 0; got < count;) {
@@ -105,18 +109,16 @@ static void duplex(long times) {
   }
 }
 
-/* Side 0 reads side 1's memory, which lies at the same address. */
-static void vm_readv(long times) {
-  if (it.side == 1 && atomic_load(&it.pair->number) == 0) {
-    memset(it.from, 1, it.bytes);
-    atomic_store(&it.pair->number, getpid());
-  }
-  flag_futex(1);
+/* Side 1, the receiver, reads side 0's memory, which lies at the same address. */
+static void read_other(void) {
   const struct iovec to = {it.to, it.bytes}, from = {it.from, it.bytes};
-  for (long i = 0; it.side == 0 && i < times; ++i)
-    if (process_vm_readv(atomic_load(&it.pair->number), &to, 1, &from, 1, 0) != (ssize_t)it.bytes)
-      fail("process_vm_readv");
-  flag_futex(1);
+  if (process_vm_readv(atomic_load(&it.pair->number), &to, 1, &from, 1, 0) != (ssize_t)it.bytes)
+    fail("process_vm_readv");
+}
+
+static void vm_readv(long times) {
+  if (it.side == 0) atomic_store(&it.pair->number, getpid());
+  flags(times, 1, read_other);
 }
 
 /* ---- one process alone: the other side ends at once ------------------------------------------------ */

@@ -33,7 +33,7 @@ struct options {
 
 struct pair {
   atomic_uint flag[2][32]; /* [side][0] is what that side waits for; a cache line each */
-  atomic_int number;       /* a port or a pid of side 1, for side 0 */
+  atomic_int number;       /* side 1's port, or side 0's pid, for the other */
   double seconds;          /* side 0's result */
 };
 
