@@ -120,6 +120,27 @@ def build_info() -> dict:
     return json.loads(text(lib.dicomm_build_info))
 
 
+def explain(
+    opcode: int, count: int, dtype: int, rank: int, ranks: int, algorithms: str, *, hosts=None, machine=None
+) -> str:
+    """dicomm_explain: hosts is a list of each rank's host, machine a dict of dicomm_machine's fields."""
+    question = ffi.new("dicomm_question *")
+    held = [ffi.new("char[]", algorithms.encode()), ffi.NULL, ffi.NULL]
+    if hosts is not None:
+        held[1] = ffi.new("int32_t[]", hosts)
+    if machine is not None:
+        held[2] = ffi.new("dicomm_machine *", {"size": ffi.sizeof("dicomm_machine"), **machine})
+    question.size = ffi.sizeof("dicomm_question")
+    question.opcode, question.count, question.dtype = opcode, count, dtype
+    question.rank, question.ranks = rank, ranks
+    question.algorithms, question.hosts, question.machine = held
+    answer = text(lib.dicomm_explain, question)
+    failure = last_exception()
+    if answer == str(failure):  # how the library answers a question that makes no sense
+        raise failure
+    return answer
+
+
 def nanoseconds(seconds: float | None) -> int:
     """Seconds to a time-out of the C ABI; None is the default, infinity never."""
     if seconds is None:

@@ -113,10 +113,10 @@ class Communicator(ObjectOperations):
         if op:
             if (opcode := OPCODES.get(op.upper(), -1)) < 0:
                 raise InvalidArgument(f"op {op!r} is not one of {', '.join(OPCODES).lower()}")
-            self._open()
-        algorithms = self._context.config.algorithms.encode()
-        return _native.text(
-            lib.dicomm_explain, opcode, count, dtype_code(dtype), self.rank, self.size, algorithms
+        hosts = self._info()["host_of_rank"] if op else None
+        algorithms = self._context.config.algorithms
+        return _native.explain(
+            opcode, count, dtype_code(dtype), self.rank, self.size, algorithms, hosts=hosts
         )
 
     def _open(self) -> Any:

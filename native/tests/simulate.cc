@@ -1,8 +1,6 @@
 #include "simulate.h"
 
 #include <algorithm>
-#include <deque>
-#include <map>
 #include <utility>
 
 #include "simulate_memory.h"
@@ -18,11 +16,23 @@ uint64_t mix(uint64_t a, uint64_t b) {
   return x ^ (x >> 32);
 }
 
+using Message = std::vector<Value>;
+
+struct StepState {
+  uint32_t waiting = 0;  // open dependencies
+  uint32_t first_follower = 0;
+  uint32_t partner = kNone;
+  bool started = false;
+  bool eager = false;  // a send that completes before its message is received
+  Message message;     // what it sent
+};
+
 struct Rank {
-  std::vector<Value> memory[4];  // by Space; input unused when it coincides with output
-  std::vector<int> waiting;      // open dependencies per step
-  std::vector<std::vector<uint32_t>> followers;
-  std::vector<size_t> place;  // of a send or recv among those with the same peer
+  Rank(const Problem &p, bool in_place) : places(p, in_place) {}
+  Places places;
+  std::vector<Value> memory[4];     // by Interval::memory
+  std::vector<StepState> steps;     // and one more, where the last one's followers end
+  std::vector<uint32_t> followers;  // step by step
   size_t left = 0;
 };
 
@@ -31,9 +41,11 @@ class Machine {
   Machine(const Job &job, std::mt19937 &random) : job_(job), random_(random) {}
 
   std::string run() {
-    for (size_t rank = 0; rank < job_.problems.size(); ++rank) prepare(rank);
+    const auto partner = partners(job_);
+    for (size_t rank = 0; rank < job_.problems.size(); ++rank) prepare(rank, partner[rank]);
     while (!ready_.empty() && error_.empty()) {
-      const size_t pick = random_() % ready_.size();
+      // Among so many ranks that these are all of the last one's, a rank runs as far as it can before others.
+      const size_t pick = ready_.size() - 1 - random_() % std::min<size_t>(ready_.size(), 1024);
       const auto [rank, step] = ready_[pick];
       ready_[pick] = ready_.back();
       ready_.pop_back();
@@ -42,61 +54,54 @@ class Machine {
     if (!error_.empty()) return error_;
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
       if (ranks_[rank].left != 0) return fail("deadlock or a message without a partner", rank, 0);
-    }
-    for (const auto &[pair, queue] : arrived_) {
-      if (!queue.empty()) return fail("a message nobody received", static_cast<size_t>(pair.second), 0);
+      for (const StepState &step : ranks_[rank].steps) {
+        if (step.eager && step.partner == kNone) return fail("a message nobody received", rank, 0);
+      }
     }
     return check_results();
   }
 
  private:
-  using Message = std::vector<Value>;
-
   Value &cell(size_t rank, Space space, uint64_t i) {
-    const Problem &p = job_.problems[rank];
-    size_t memory = static_cast<size_t>(space);
-    if (job_.in_place && can_coincide(p) && (space == Space::input || space == Space::output)) {
-      const int64_t shift = shift_of(p);
-      if (p.op == DICOMM_REDUCE_SCATTER || p.op == DICOMM_SCATTER) {  // output lies in input
-        memory = 0;
-        if (space == Space::output) i += static_cast<uint64_t>(-shift);
-      } else {  // input lies in output
-        memory = 1;
-        if (space == Space::input) i += static_cast<uint64_t>(shift);
-      }
-    }
-    return ranks_[rank].memory[memory][i];
+    const Interval at = ranks_[rank].places.of({space, i, 1});
+    return ranks_[rank].memory[at.memory][at.begin];
   }
 
-  void prepare(size_t rank) {
+  void prepare(size_t rank, const std::vector<uint32_t> &partner) {
     const Problem &p = job_.problems[rank];
     const Schedule &schedule = job_.schedules[rank];
-    Rank state;
+    const uint32_t n = static_cast<uint32_t>(schedule.steps.size());
+    Rank state(p, job_.in_place);
     state.memory[0].resize(input_count(p));
     state.memory[1].resize(output_count(p));
     state.memory[2].resize(schedule.acc_count);
     state.memory[3].resize(schedule.stage_count);
-    state.waiting.resize(schedule.steps.size());
-    state.followers.resize(schedule.steps.size());
-    state.left = schedule.steps.size();
-    state.place.resize(schedule.steps.size());
-    std::map<std::pair<StepKind, int>, size_t> counted;
-    for (uint32_t i = 0; i < schedule.steps.size(); ++i) {
+    state.steps.resize(n + 1);
+    state.left = n;
+    std::vector<uint32_t> next(n + 1);  // place for a step's next follower
+    for (uint32_t i = 0; i < n; ++i) {
       const Step &step = schedule.steps[i];
-      state.waiting[i] = static_cast<int>(step.dep_count);
-      state.place[i] = counted[{step.kind, step.peer}]++;
-      for (uint32_t d = 0; d < step.dep_count; ++d) {
-        state.followers[schedule.deps[step.first_dep + d]].push_back(i);
-      }
+      state.steps[i].waiting = step.dep_count;
+      state.steps[i].partner = partner[i];
       if (step.dep_count == 0) ready_.emplace_back(rank, i);
+      for (uint32_t d = 0; d < step.dep_count; ++d) ++next[schedule.deps[step.first_dep + d] + 1];
+    }
+    std::partial_sum(next.begin(), next.end(), next.begin());
+    for (uint32_t i = 0; i <= n; ++i) state.steps[i].first_follower = next[i];
+    state.followers.resize(next[n]);
+    for (uint32_t i = 0; i < n; ++i) {
+      const Step &step = schedule.steps[i];
+      for (uint32_t d = 0; d < step.dep_count; ++d) {
+        state.followers[next[schedule.deps[step.first_dep + d]]++] = i;
+      }
     }
     ranks_.push_back(std::move(state));
     const bool root_buffer = p.op == DICOMM_BROADCAST && p.rank == p.root;
-    const uint64_t n = root_buffer ? output_count(p) : input_count(p);
-    for (uint64_t i = 0; i < n; ++i) {
+    const uint64_t given = root_buffer ? output_count(p) : input_count(p);
+    for (uint64_t i = 0; i < given; ++i) {
       Value value;
       value.state = State::raw;
-      value.ranks = 1u << rank;
+      value.ranks = RankSet::of(static_cast<int>(rank));
       value.index = i;
       value.hash = mix(rank + 1, i);
       cell(rank, root_buffer ? Space::output : Space::input, i) = value;
@@ -104,74 +109,58 @@ class Machine {
   }
 
   void complete(size_t rank, uint32_t step) {
-    --ranks_[rank].left;
-    for (uint32_t next : ranks_[rank].followers[step]) {
-      if (--ranks_[rank].waiting[next] == 0) ready_.emplace_back(rank, next);
+    Rank &state = ranks_[rank];
+    --state.left;
+    for (uint32_t f = state.steps[step].first_follower; f < state.steps[step + 1].first_follower; ++f) {
+      const uint32_t next = state.followers[f];
+      if (--state.steps[next].waiting == 0) ready_.emplace_back(rank, next);
     }
   }
 
-  Message read(size_t rank, const Span &span) {
-    Message out;
-    for (uint64_t i = 0; i < span.count; ++i) out.push_back(cell(rank, span.space, span.offset + i));
-    return out;
-  }
-
-  void start(size_t rank, uint32_t index) {
-    const Step &step = job_.schedules[rank].steps[index];
-    if (step.kind == StepKind::send) return start_send(rank, index, step);
-    if (step.kind == StepKind::recv) {
-      posted_[{step.peer, static_cast<int>(rank)}].push_back(index);
-      return match(step.peer, static_cast<int>(rank));
-    }
-    compute(rank, index, step);
-    complete(rank, index);
+  const Value *read(size_t rank, const Span &span) {
+    const Interval at = ranks_[rank].places.of(span);
+    return ranks_[rank].memory[at.memory].data() + at.begin;
   }
 
   // Sends start in any order; messages match by step order. An eager send completes at once, others when the
   // recv has started: they read their memory only then.
-  void start_send(size_t rank, uint32_t index, const Step &step) {
-    Sent sent;
-    sent.step = index;
-    sent.eager = random_() % 2 == 0;
-    if (sent.eager) {
-      sent.data = read(rank, step.a);
+  void start(size_t rank, uint32_t index) {
+    const Step &step = job_.schedules[rank].steps[index];
+    if (step.kind == StepKind::copy || step.kind == StepKind::reduce) {
+      compute(rank, index, step);
+      return complete(rank, index);
+    }
+    StepState &state = ranks_[rank].steps[index];
+    const size_t peer = static_cast<size_t>(step.peer);
+    state.started = true;
+    const bool meets = state.partner != kNone && ranks_[peer].steps[state.partner].started;
+    if (step.kind == StepKind::recv) {
+      if (meets) move(peer, state.partner, rank, index);
+      return;
+    }
+    state.eager = random_() % 2 == 0;
+    if (state.eager) {
+      const Value *data = read(rank, step.a);
+      state.message.assign(data, data + step.a.count);
       complete(rank, index);
     }
-    arrived_[{static_cast<int>(rank), step.peer}].push_back(std::move(sent));
-    match(static_cast<int>(rank), step.peer);
+    if (meets) move(rank, index, peer, state.partner);
   }
 
-  struct Sent {
-    uint32_t step = 0;
-    bool eager = false;
-    Message data;
-  };
-
-  void match(int from, int to) {
-    auto &sends = arrived_[{from, to}];
-    auto &recvs = posted_[{from, to}];
-    const size_t source = static_cast<size_t>(from);
-    const size_t target = static_cast<size_t>(to);
-    for (size_t s = 0; s < sends.size(); ++s) {
-      for (size_t r = 0; r < recvs.size(); ++r) {
-        if (ranks_[source].place[sends[s].step] != ranks_[target].place[recvs[r]]) continue;
-        const Step &send = job_.schedules[source].steps[sends[s].step];
-        const Step &recv = job_.schedules[target].steps[recvs[r]];
-        const Message data = sends[s].eager ? sends[s].data : read(source, send.a);
-        deliver(target, recvs[r], recv.dst, data);
-        const uint32_t recv_step = recvs[r];
-        const uint32_t send_step = sends[s].step;
-        const bool eager = sends[s].eager;
-        sends.erase(sends.begin() + static_cast<std::ptrdiff_t>(s));
-        recvs.erase(recvs.begin() + static_cast<std::ptrdiff_t>(r));
-        if (!eager) complete(source, send_step);
-        complete(target, recv_step);
-        return match(from, to);
-      }
+  void move(size_t from, uint32_t send, size_t to, uint32_t recv) {
+    StepState &sent = ranks_[from].steps[send];
+    const Span &dst = job_.schedules[to].steps[recv].dst;
+    if (sent.eager) {
+      deliver(to, recv, dst, sent.message.data());
+      sent.message = {};
+    } else {
+      deliver(to, recv, dst, read(from, job_.schedules[from].steps[send].a));
+      complete(from, send);
     }
+    complete(to, recv);
   }
 
-  void deliver(size_t rank, uint32_t index, const Span &dst, const Message &data) {
+  void deliver(size_t rank, uint32_t index, const Span &dst, const Value *data) {
     const Problem &p = job_.problems[rank];
     for (uint64_t i = 0; i < dst.count; ++i) {
       const Value &value = data[i];
@@ -200,14 +189,13 @@ class Machine {
 
   void compute(size_t rank, uint32_t index, const Step &step) {
     const Problem &p = job_.problems[rank];
-    if (is_no_op(job_, rank, step)) return;
+    if (is_no_op(p, ranks_[rank].places, step)) return;
     for (uint64_t i = 0; i < step.dst.count; ++i) {
       Value value = operand(rank, index, step.a, i);
       if (step.kind == StepKind::reduce) {
         const Value other = operand(rank, index, step.b, i);
-        if ((value.ranks & other.ranks) != 0) error_ = fail("a contribution counted twice", rank, index);
         if (value.index != other.index) error_ = fail("combined different elements", rank, index);
-        value.ranks |= other.ranks;
+        value.ranks.add(other.ranks);
         value.hash = mix(value.hash, other.hash);
       }
       if (reduces(p)) {
@@ -222,55 +210,66 @@ class Machine {
     }
   }
 
-  // What element i of rank's output must be.
-  Value expected(const Problem &p, uint64_t i) const {
+  using Offsets = std::vector<uint64_t>;  // of blocks, and their end
+
+  static Offsets offsets(const std::vector<uint64_t> &counts) {
+    Offsets out(counts.size() + 1);
+    std::partial_sum(counts.begin(), counts.end(), out.begin() + 1);
+    return out;
+  }
+
+  // What element i of rank's output must be. sent, received: the blocks of every rank's counts, and of this
+  // rank's recv_counts.
+  Value expected(const Problem &p, uint64_t i, const std::vector<Offsets> &sent,
+                 const Offsets &received) const {
     Value value;
     value.state = reduces(p) ? State::finished : State::raw;
     value.index = i;
-    int source = p.root;
+    const size_t rank = static_cast<size_t>(p.rank);
+    const auto locate = [&](const Offsets &blocks) {
+      return static_cast<size_t>(std::upper_bound(blocks.begin(), blocks.end(), i) - blocks.begin()) - 1;
+    };
+    size_t source = static_cast<size_t>(p.root);
     switch (p.op) {
       case DICOMM_REDUCE_SCATTER:
-        value.index = i + offset_of(p.counts, p.rank);
+        value.index = i + sent[rank][rank];
         [[fallthrough]];
       case DICOMM_ALLREDUCE:
       case DICOMM_REDUCE:
-        value.ranks = (uint32_t{1} << p.size) - 1;
+        value.ranks = everybody_;
         return value;
       case DICOMM_SCATTER:
-        value.index = i + offset_of(job_.problems[static_cast<size_t>(p.root)].counts, p.rank);
+        value.index = i + sent[source][rank];
         break;
-      case DICOMM_ALLTOALL: {
-        const auto [block, at] = locate(p.recv_counts, i);
-        source = block;
-        value.index = offset_of(job_.problems[static_cast<size_t>(block)].counts, p.rank) + at;
+      case DICOMM_ALLTOALL:
+        source = locate(received);
+        value.index = i - received[source] + sent[source][rank];
         break;
-      }
       case DICOMM_ALLGATHER:
-      case DICOMM_GATHER: {
-        const auto [block, at] = locate(p.counts, i);
-        source = block;
-        value.index = at;
+      case DICOMM_GATHER:
+        source = locate(sent[rank]);
+        value.index = i - sent[rank][source];
         break;
-      }
       default:
         break;
     }
-    value.ranks = uint32_t{1} << source;
+    value.ranks = RankSet::of(static_cast<int>(source));
     return value;
   }
 
-  static std::pair<int, uint64_t> locate(const std::vector<uint64_t> &counts, uint64_t i) {
-    int block = 0;
-    while (i >= counts[static_cast<size_t>(block)]) i -= counts[static_cast<size_t>(block++)];
-    return {block, i};
-  }
-
   std::string check_results() {
+    std::vector<Offsets> sent;
+    for (const Problem &p : job_.problems) {
+      sent.push_back(offsets(p.counts));
+      everybody_.add(RankSet::of(p.rank));
+    }
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
       const Problem &p = job_.problems[rank];
-      for (uint64_t i = 0; i < output_count(p); ++i) {
+      const Offsets received = offsets(p.recv_counts);
+      const uint64_t elements = output_count(p);
+      for (uint64_t i = 0; i < elements; ++i) {
         const Value &value = cell(rank, Space::output, i);
-        const Value want = expected(p, i);
+        const Value want = expected(p, i, sent, received);
         if (value.state != want.state || value.ranks != want.ranks || value.index != want.index) {
           return fail("wrong result", rank, static_cast<uint32_t>(i));
         }
@@ -278,9 +277,9 @@ class Machine {
           return fail("ranks differ in the order of operands", rank, static_cast<uint32_t>(i));
         }
       }
-      const bool coincide = job_.in_place && can_coincide(p);
-      for (uint64_t i = 0; !coincide && i < input_count(p); ++i) {
-        if (ranks_[rank].memory[0][i].state != State::raw) return fail("input changed", rank, 0);
+      if (job_.in_place && can_coincide(p)) continue;
+      for (const Value &value : ranks_[rank].memory[0]) {
+        if (value.state != State::raw) return fail("input changed", rank, 0);
       }
     }
     return {};
@@ -290,12 +289,16 @@ class Machine {
   std::mt19937 &random_;
   std::vector<Rank> ranks_;
   std::vector<std::pair<size_t, uint32_t>> ready_;
-  std::map<std::pair<int, int>, std::deque<Sent>> arrived_;
-  std::map<std::pair<int, int>, std::deque<uint32_t>> posted_;
+  RankSet everybody_;
   std::string error_;
 };
 
 }  // namespace
+
+RankSet RankSet::of(int rank) {
+  const uint64_t r = static_cast<uint64_t>(rank);
+  return {mix(mix(r, 1), r), mix(mix(r, 2), r), 1};
+}
 
 uint64_t input_count(const Problem &p) {
   const size_t rank = static_cast<size_t>(p.rank);
@@ -338,10 +341,10 @@ uint64_t output_count(const Problem &p) {
   }
 }
 
-Job make_job(const Algorithm &algorithm, std::vector<Problem> problems, bool in_place) {
+Job make_job(const Algorithm &algorithm, std::vector<Problem> problems, const Topology &topology,
+             bool in_place) {
   Job job;
   job.in_place = in_place;
-  const Topology topology = flat_topology(static_cast<int>(problems.size()));
   for (const Problem &problem : problems) job.schedules.push_back(algorithm.build(problem, topology));
   job.problems = std::move(problems);
   return job;

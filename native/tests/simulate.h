@@ -12,10 +12,24 @@ namespace dicomm::simulate {
 
 enum class State : uint8_t { unset, raw, partial, finished };
 
+// A set of ranks as the sum of a random 128-bit number per rank: equal for equal sets (and, but for luck that
+// nobody has, only for those), whatever the order they were added in. A rank added twice shows.
+struct RankSet {
+  uint64_t low = 0, high = 0;
+  uint32_t count = 0;
+  static RankSet of(int rank);
+  void add(const RankSet &other) {
+    low += other.low;
+    high += other.high;
+    count += other.count;
+  }
+  bool operator==(const RankSet &) const = default;
+};
+
 // What an element of some space holds: element `index` of the operation, with the contributions of `ranks`.
 struct Value {
+  RankSet ranks;  // whose input is in it
   State state = State::unset;
-  uint32_t ranks = 0;  // bit r: rank r's input is in it
   uint64_t index = 0;  // which element
   uint64_t hash = 0;   // of the expression, operand order included
 };
@@ -26,7 +40,8 @@ struct Job {
   bool in_place = false;  // input and output share memory where the operation allows it
 };
 
-Job make_job(const Algorithm &algorithm, std::vector<Problem> problems, bool in_place);
+Job make_job(const Algorithm &algorithm, std::vector<Problem> problems, const Topology &topology,
+             bool in_place);
 
 // Elements of input and output of a rank.
 uint64_t input_count(const Problem &problem);

@@ -21,7 +21,6 @@ inline bool reduces(const Problem &p) {
   return p.op == DICOMM_ALLREDUCE || p.op == DICOMM_REDUCE || p.op == DICOMM_REDUCE_SCATTER;
 }
 
-// Where input lies in the memory of output when they coincide: input element i is output element i + shift.
 inline bool can_coincide(const Problem &p) {
   switch (p.op) {
     case DICOMM_ALLREDUCE:
@@ -37,36 +36,34 @@ inline bool can_coincide(const Problem &p) {
   }
 }
 
-inline int64_t shift_of(const Problem &p) {
-  switch (p.op) {
-    case DICOMM_ALLGATHER:
-    case DICOMM_GATHER:
-      return static_cast<int64_t>(offset_of(p.counts, p.rank));
-    case DICOMM_REDUCE_SCATTER:
-    case DICOMM_SCATTER:
-      return -static_cast<int64_t>(offset_of(p.counts, p.rank));
-    default:
-      return 0;
-  }
-}
-
-// A span as an interval of some memory: 0 input (and output, when they coincide), 1 output, 2 acc, 3 stage.
+// A span as an interval of some memory: 0 input, 1 output, 2 acc, 3 stage.
 struct Interval {
-  int memory;
-  int64_t begin, end;
+  size_t memory;
+  uint64_t begin, end;
 };
 
-inline Interval interval(const Job &job, size_t rank, const Span &span) {
-  const Problem &p = job.problems[rank];
-  Interval out{static_cast<int>(span.space), static_cast<int64_t>(span.offset),
-               static_cast<int64_t>(span.offset + span.count)};
-  if (span.space == Space::output && job.in_place && can_coincide(p)) {
-    out.memory = 0;
-    out.begin -= shift_of(p);
-    out.end -= shift_of(p);
+// Where a rank's spaces lie. When input and output coincide, the smaller of them lies in the other's memory.
+class Places {
+ public:
+  Places(const Problem &p, bool in_place) {
+    if (!in_place || !can_coincide(p)) return;
+    const bool cut = p.op == DICOMM_REDUCE_SCATTER || p.op == DICOMM_SCATTER;
+    const bool joined = p.op == DICOMM_ALLGATHER || p.op == DICOMM_GATHER;
+    if (cut) at_[1] = {0, offset_of(p.counts, p.rank)};
+    if (!cut) at_[0] = {1, joined ? offset_of(p.counts, p.rank) : 0};
   }
-  return out;
-}
+  Interval of(const Span &span) const {
+    const auto &[memory, shift] = at_[static_cast<size_t>(span.space)];
+    return {memory, span.offset + shift, span.offset + shift + span.count};
+  }
+
+ private:
+  struct Place {
+    size_t memory;
+    uint64_t shift;
+  };
+  Place at_[4] = {{0, 0}, {1, 0}, {2, 0}, {3, 0}};  // by Space
+};
 
 inline bool overlap(const Interval &a, const Interval &b) {
   return a.memory == b.memory && std::max(a.begin, b.begin) < std::min(a.end, b.end);
@@ -77,12 +74,17 @@ inline bool reads_b(const Step &step) { return step.kind == StepKind::reduce; }
 inline bool writes(const Step &step) { return step.kind != StepKind::send; }
 
 // The executor skips such a copy.
-inline bool is_no_op(const Job &job, size_t rank, const Step &step) {
-  if (step.kind != StepKind::copy || reduces(job.problems[rank])) return false;
-  const Interval a = interval(job, rank, step.a);
-  const Interval dst = interval(job, rank, step.dst);
+inline bool is_no_op(const Problem &p, const Places &places, const Step &step) {
+  if (step.kind != StepKind::copy || reduces(p)) return false;
+  const Interval a = places.of(step.a);
+  const Interval dst = places.of(step.dst);
   return a.memory == dst.memory && a.begin == dst.begin;
 }
+
+inline constexpr uint32_t kNone = Schedule::kNone;
+
+// [rank][step]: of a send the recv in its peer's schedule and the other way round; kNone where there is none.
+std::vector<std::vector<uint32_t>> partners(const Job &job);
 
 inline std::string fail(const char *rule, size_t rank, uint32_t step) {
   std::ostringstream out;

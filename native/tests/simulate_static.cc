@@ -1,7 +1,7 @@
 // The half of the simulator that runs nothing: bounds, pairing of sends and receives, races.
 
 #include <algorithm>
-#include <map>
+#include <utility>
 
 #include "simulate_memory.h"
 
@@ -40,74 +40,120 @@ std::string check_spans(const Job &job, size_t rank) {
 bool wide(const Problem &p, Space space) { return p.widened && space == Space::acc; }
 
 std::string check_pairs(const Job &job) {
-  std::map<std::pair<int, int>, std::vector<const Step *>> sends;
-  std::map<std::pair<int, int>, size_t> received;
+  const auto partner = partners(job);
   for (size_t rank = 0; rank < job.schedules.size(); ++rank) {
+    const std::vector<Step> &steps = job.schedules[rank].steps;
     size_t messages = 0;
-    for (const Step &step : job.schedules[rank].steps) {
-      if (step.kind == StepKind::send) sends[{static_cast<int>(rank), step.peer}].push_back(&step);
-      messages += step.kind == StepKind::send || step.kind == StepKind::recv;
-    }
-    if (messages == 0 && job.problems.size() > 1) return fail("a rank without messages", rank, 0);
-  }
-  for (size_t rank = 0; rank < job.schedules.size(); ++rank) {
-    for (uint32_t i = 0; i < job.schedules[rank].steps.size(); ++i) {
-      const Step &step = job.schedules[rank].steps[i];
-      if (step.kind != StepKind::recv) continue;
-      const std::pair<int, int> pair{step.peer, static_cast<int>(rank)};
-      const size_t k = received[pair]++;
-      if (k >= sends[pair].size()) return fail("recv without a send", rank, i);
-      const Step &send = *sends[pair][k];
+    for (uint32_t i = 0; i < steps.size(); ++i) {
+      const Step &step = steps[i];
+      if (step.kind != StepKind::send && step.kind != StepKind::recv) continue;
+      ++messages;
+      const bool sends = step.kind == StepKind::send;
+      if (partner[rank][i] == kNone) {
+        return fail(sends ? "send without a recv" : "recv without a send", rank, i);
+      }
+      if (sends) continue;
+      const Step &send = job.schedules[static_cast<size_t>(step.peer)].steps[partner[rank][i]];
       const Problem &p = job.problems[rank];
       if (send.a.count != step.dst.count || wide(p, send.a.space) != wide(p, step.dst.space)) {
         return fail("send and recv differ in count or type", rank, i);
       }
     }
-  }
-  for (const auto &[pair, steps] : sends) {
-    if (received[pair] != steps.size())
-      return fail("send without a recv", static_cast<size_t>(pair.first), 0);
+    if (messages == 0 && job.problems.size() > 1) return fail("a rank without messages", rank, 0);
   }
   return {};
 }
 
-// No two steps that no chain of dependencies orders touch the same elements, unless both only read.
-std::string check_races(const Job &job, size_t rank) {
-  const Schedule &schedule = job.schedules[rank];
-  const size_t n = schedule.steps.size();
-  std::vector<std::vector<bool>> before(n,
-                                        std::vector<bool>(n));  // [i][j]: j always completes before i starts
-  for (uint32_t i = 0; i < n; ++i) {
-    const Step &step = schedule.steps[i];
-    for (uint32_t d = 0; d < step.dep_count; ++d) {
-      const uint32_t dep = schedule.deps[step.first_dep + d];
-      before[i][dep] = true;
-      for (uint32_t j = 0; j < dep; ++j) {
-        if (before[dep][j]) before[i][j] = true;
+// Which steps always complete before which others start.
+class Order {
+ public:
+  explicit Order(const Schedule &schedule) {
+    size_t words = 0;
+    for (size_t i = 0; i < schedule.steps.size(); ++i) {
+      row_.push_back(words);
+      words += i / 64 + 1;
+    }
+    bits_.resize(words);
+    for (size_t i = 0; i < schedule.steps.size(); ++i) {
+      const Step &step = schedule.steps[i];
+      for (uint32_t d = 0; d < step.dep_count; ++d) {
+        const uint32_t dep = schedule.deps[step.first_dep + d];
+        for (size_t w = 0; w <= dep / 64; ++w) bits_[row_[i] + w] |= bits_[row_[dep] + w];
+        bits_[row_[i] + dep / 64] |= uint64_t{1} << dep % 64;
       }
     }
-    if (is_no_op(job, rank, step)) continue;
-    const auto conflict = [&](const Step &other) {
-      const auto hits = [&](const Step &writer, const Step &reader) {
-        if (!writes(writer)) return false;
-        const Interval dst = interval(job, rank, writer.dst);
-        return (reads_a(reader) && overlap(dst, interval(job, rank, reader.a))) ||
-               (reads_b(reader) && overlap(dst, interval(job, rank, reader.b))) ||
-               (writes(reader) && overlap(dst, interval(job, rank, reader.dst)));
-      };
-      return hits(step, other) || hits(other, step);
+  }
+  bool before(uint32_t first, uint32_t then) const {  // first < then
+    return (bits_[row_[then] + first / 64] >> first % 64 & 1) != 0;
+  }
+
+ private:
+  std::vector<size_t> row_;
+  std::vector<uint64_t> bits_;  // bit j of row i: j before i; a row ends with its own step
+};
+
+// What last touched an element.
+struct Touched {
+  uint32_t writer = kNone;
+  std::vector<uint32_t> readers;  // since then
+};
+
+// No two steps that no chain of dependencies orders touch the same elements, unless both only read.
+// Dependencies name earlier steps only, so it is enough that each step comes after those that touched its
+// elements last: what these came after, it comes after as well.
+std::string check_races(const Job &job, size_t rank) {
+  const Problem &p = job.problems[rank];
+  const Schedule &schedule = job.schedules[rank];
+  const Places places(p, job.in_place);
+  const Order order(schedule);
+  std::vector<Touched> memories[4];
+  memories[0].resize(input_count(p));
+  memories[1].resize(output_count(p));
+  memories[2].resize(schedule.acc_count);
+  memories[3].resize(schedule.stage_count);
+  for (uint32_t i = 0; i < schedule.steps.size(); ++i) {
+    const Step &step = schedule.steps[i];
+    if (is_no_op(p, places, step)) continue;
+    bool race = false;
+    const auto check = [&](uint32_t other) {
+      race = race || (other != kNone && other != i && !order.before(other, i));
     };
-    for (uint32_t j = 0; j < i; ++j) {
-      const bool skipped = is_no_op(job, rank, schedule.steps[j]);
-      if (!before[i][j] && !skipped && conflict(schedule.steps[j])) return fail("race", rank, i);
+    const auto read = [&](const Interval &span) {
+      for (uint64_t e = span.begin; e < span.end; ++e) {
+        Touched &touched = memories[span.memory][e];
+        check(touched.writer);
+        touched.readers.push_back(i);
+      }
+    };
+    if (reads_a(step)) read(places.of(step.a));
+    if (reads_b(step)) read(places.of(step.b));
+    if (writes(step)) {
+      const Interval dst = places.of(step.dst);
+      for (uint64_t e = dst.begin; e < dst.end; ++e) {
+        Touched &touched = memories[dst.memory][e];
+        check(touched.writer);
+        for (uint32_t reader : touched.readers) check(reader);
+        touched.writer = i;
+        touched.readers.clear();
+      }
     }
-    // Within one step: an operand is the very memory of dst or apart from it.
-    const bool computes = step.kind == StepKind::copy || step.kind == StepKind::reduce;
+    if (race) return fail("race", rank, i);
+  }
+  return {};
+}
+
+// Within one step: an operand is the very memory of dst or apart from it.
+std::string check_aliases(const Job &job, size_t rank) {
+  const Problem &p = job.problems[rank];
+  const Places places(p, job.in_place);
+  const std::vector<Step> &steps = job.schedules[rank].steps;
+  for (uint32_t i = 0; i < steps.size(); ++i) {
+    const Step &step = steps[i];
+    if ((step.kind != StepKind::copy && step.kind != StepKind::reduce) || is_no_op(p, places, step)) continue;
     for (const Span *operand : {&step.a, &step.b}) {
-      if (!computes || (operand == &step.b && !reads_b(step))) continue;
-      const Interval a = interval(job, rank, *operand);
-      const Interval dst = interval(job, rank, step.dst);
-      const Problem &p = job.problems[rank];
+      if (operand == &step.b && !reads_b(step)) continue;
+      const Interval a = places.of(*operand);
+      const Interval dst = places.of(step.dst);
       const bool same = a.begin == dst.begin && wide(p, operand->space) == wide(p, step.dst.space);
       if (overlap(a, dst) && !same) return fail("a step's own spans overlap", rank, i);
     }
@@ -117,10 +163,46 @@ std::string check_races(const Job &job, size_t rank) {
 
 }  // namespace
 
+std::vector<std::vector<uint32_t>> partners(const Job &job) {
+  using End = std::pair<int, uint32_t>;  // the sender and a step: in this order k-th sends and recvs line up
+  std::vector<std::vector<End>> sends(job.schedules.size());  // by receiver
+  std::vector<std::vector<uint32_t>> out;
+  for (size_t rank = 0; rank < job.schedules.size(); ++rank) {
+    const std::vector<Step> &steps = job.schedules[rank].steps;
+    out.emplace_back(steps.size(), kNone);
+    for (uint32_t i = 0; i < steps.size(); ++i) {
+      if (steps[i].kind != StepKind::send) continue;
+      sends[static_cast<size_t>(steps[i].peer)].emplace_back(static_cast<int>(rank), i);
+    }
+  }
+  for (size_t rank = 0; rank < job.schedules.size(); ++rank) {
+    const std::vector<Step> &steps = job.schedules[rank].steps;
+    std::vector<End> recvs;
+    for (uint32_t i = 0; i < steps.size(); ++i) {
+      if (steps[i].kind == StepKind::recv) recvs.emplace_back(steps[i].peer, i);
+    }
+    std::sort(recvs.begin(), recvs.end());
+    auto send = sends[rank].begin();
+    auto recv = recvs.begin();
+    while (send != sends[rank].end() && recv != recvs.end()) {
+      const int from = send->first;
+      const int source = recv->first;
+      if (from == source) {
+        out[static_cast<size_t>(from)][send->second] = recv->second;
+        out[rank][recv->second] = send->second;
+      }
+      if (from <= source) ++send;
+      if (from >= source) ++recv;
+    }
+  }
+  return out;
+}
+
 std::string check_statically(const Job &job) {
   for (size_t rank = 0; rank < job.problems.size(); ++rank) {
     std::string error = check_spans(job, rank);
     if (error.empty()) error = check_races(job, rank);
+    if (error.empty()) error = check_aliases(job, rank);
     if (!error.empty()) return error;
   }
   return check_pairs(job);

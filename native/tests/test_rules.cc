@@ -22,7 +22,9 @@ Problem problem(dicomm_opcode op, uint64_t bytes, int size, bool widened = false
   return p;
 }
 
-std::string chosen(const Rules &rules, const Problem &p) { return rules.choose(p).algorithm->name; }
+const Rule &choose(const Rules &rules, const Problem &p) { return rules.choose(p, flat_topology(p.size)); }
+
+std::string chosen(const Rules &rules, const Problem &p) { return choose(rules, p).algorithm->name; }
 
 std::string parse_error(const char *text) {
   Rules rules;
@@ -43,7 +45,7 @@ TEST_CASE("the built-in rules cover every collective, size and number of ranks")
     for (int size : {1, 2, 3, 8, 33, 1000}) {
       for (uint64_t bytes : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 20, uint64_t{1} << 40}) {
         for (bool widened : {false, true}) {
-          const Rule &rule = rules.choose(problem(static_cast<dicomm_opcode>(op), bytes, size, widened));
+          const Rule &rule = choose(rules, problem(static_cast<dicomm_opcode>(op), bytes, size, widened));
           CHECK(rule.op == op);
           REQUIRE(rule.algorithm != nullptr);
           CHECK(rule.min_bytes <= bytes);
@@ -63,6 +65,29 @@ TEST_CASE("small messages take few rounds, large ones few bytes") {
   CHECK(chosen(rules, problem(DICOMM_ALLREDUCE, 64 << 20, 24, true)) == "direct");
 }
 
+TEST_CASE("rules for hosts hold where there are several and one has several ranks") {
+  Rules rules;
+  const auto on = [&](dicomm_opcode op, uint64_t bytes, const std::vector<int> &hosts) {
+    const Problem p = problem(op, bytes, static_cast<int>(hosts.size()));
+    return std::string(rules.choose(p, topology_of_hosts(hosts)).algorithm->name);
+  };
+  for (const dicomm_opcode op :
+       {DICOMM_BROADCAST, DICOMM_ALLREDUCE, DICOMM_REDUCE, DICOMM_ALLGATHER, DICOMM_REDUCE_SCATTER}) {
+    CHECK(on(op, 8, {0, 0, 1}) == "leaders");
+    CHECK(on(op, 32 << 20, {0, 1, 1}) == "two_level");
+    CHECK(on(op, 1 << 20, std::vector<int>(40, 0)) != "two_level");
+    for (const uint64_t bytes : {uint64_t{8}, uint64_t{32} << 20}) {
+      CHECK(on(op, bytes, {0, 1, 2}) == chosen(rules, problem(op, bytes, 3)));
+      CHECK(on(op, bytes, {0, 0, 0}) == chosen(rules, problem(op, bytes, 3)));
+    }
+  }
+  CHECK(on(DICOMM_BARRIER, 0, {0, 1, 0, 1}) == "leaders");
+  CHECK(on(DICOMM_ALLTOALL, 0, {0, 1, 0, 1}) == "direct");
+  REQUIRE(Rules::parse("allreduce:ring", rules).ok());
+  CHECK(on(DICOMM_ALLREDUCE, 8, {0, 0, 1}) == "ring");
+  CHECK(contains(rules.table(), ">= 2"));
+}
+
 TEST_CASE("user rules come first and only within their range") {
   Rules rules;
   REQUIRE(
@@ -76,7 +101,7 @@ TEST_CASE("user rules come first and only within their range") {
   CHECK(chosen(rules, problem(DICOMM_BROADCAST, uint64_t{1} << 30, 3)) == "chain");
   CHECK(chosen(rules, problem(DICOMM_GATHER, 2, 3)) == "binomial");
   CHECK(chosen(rules, problem(DICOMM_GATHER, 3, 3)) == "direct");
-  CHECK(rules.choose(problem(DICOMM_BARRIER, 0, 5)).origin == "user");
+  CHECK(choose(rules, problem(DICOMM_BARRIER, 0, 5)).origin == "user");
   REQUIRE(Rules::parse("", rules).ok());
   CHECK(chosen(rules, problem(DICOMM_BARRIER, 0, 5)) == "dissemination");
 }
@@ -100,7 +125,7 @@ TEST_CASE("a wrong rule names the wrong word and the right ones, and changes not
   CHECK(contains(parse_error("allredcue:ring"), "allreduce"));
   CHECK(contains(parse_error("send:ring"), "not a collective"));
   CHECK(contains(parse_error("allreduce:rign"), "'rign'"));
-  CHECK(contains(parse_error("allreduce:rign"), "doubling, gather_all, direct, ring"));
+  CHECK(contains(parse_error("allreduce:rign"), "doubling, gather_all, direct, ring, leaders, two_level"));
   CHECK(contains(parse_error("allreduce"), "no ':'"));
   CHECK(contains(parse_error("allreduce@64:ring"), "range"));
   CHECK(contains(parse_error("allreduce@1X-:ring"), "'1X'"));
@@ -120,7 +145,7 @@ TEST_CASE("the table shows user rules first") {
   CHECK(contains(table, ">= 64K"));
   CHECK(table.find("user") < table.find("built in"));
   for (int op = DICOMM_BARRIER; op <= DICOMM_SCATTER; ++op) {
-    CHECK(contains(table, rules.choose(problem(static_cast<dicomm_opcode>(op), 0, 2)).algorithm->name));
+    CHECK(contains(table, choose(rules, problem(static_cast<dicomm_opcode>(op), 0, 2)).algorithm->name));
   }
 }
 

@@ -42,7 +42,7 @@ def test_a_variant_shares_no_function_with_other_units(variant: str, tmp_path: P
 
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="the mnemonics are of x86-64")
 def test_no_product_is_fused_with_a_sum() -> None:
-    """A fused one rounds once instead of twice: ranks on different processors would get different bits."""
+    """A fused one is rounded once, not twice: ranks on different processors would get different bits."""
     from dicomm import _native
 
     listing = subprocess.run(

@@ -26,18 +26,19 @@ ALLOWED: dict[str, set[str]] = {
         "transport/stream": "transport progress base",
         "transport/*": "transport/stream transport progress base",
         "coll": "topology base",
-        "path": "coll topology base",
+        "model": "coll topology base",
+        "path": "model coll topology base",
         "p2p": "transport device device/host progress base",
         "exec": "p2p coll topology device device/host progress base",
         "comm": "exec p2p path coll topology transport store device progress base",
-        "api": "comm exec p2p path coll topology transport store device device/host progress base",
+        "api": "comm exec p2p path model coll topology transport store device device/host progress base",
     }.items()
 }
 
 CONCRETE_TRANSPORTS = {"transport/loopback", "transport/shm", "transport/tcp"}
 
 # Pure layers compute; they have no way to reach a file, a socket, a clock, a thread or chance.
-PURE = ("coll", "path", "topology")
+PURE = ("coll", "model", "path", "topology")
 PURE_HEADERS = set(
     re.findall(
         r"\w+",

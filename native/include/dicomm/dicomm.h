@@ -32,7 +32,7 @@
 extern "C" {
 #endif
 
-enum { DICOMM_ABI_VERSION = 1 };
+enum { DICOMM_ABI_VERSION = 2 };
 
 /* ---- status -------------------------------------------------------------------------------------
  * X(NAME, value, group, text). Grouped by what is lost: nothing (the caller's mistake), this request,
@@ -237,8 +237,9 @@ DICOMM_API dicomm_status dicomm_comm_create(dicomm_context *context, dicomm_stor
  * NULL). Blocks. options may be NULL: the parent's. */
 DICOMM_API dicomm_status dicomm_comm_split(dicomm_comm *comm, int32_t color, int32_t key,
                                            const dicomm_comm_options *options, dicomm_comm **out);
-/* JSON object: name, id, rank, size, seq, timeout_ns, hosts, failed (null or message), peers: path,
- * messages and bytes each way, per rank there is a connection to. */
+/* JSON object: name, id, rank, size, seq, timeout_ns, hosts (names), host_of_rank (numbers; ranks of equal
+ * number share a machine), failed (null or message), peers: path, messages and bytes each way, per rank there
+ * is a connection to. */
 DICOMM_API size_t dicomm_comm_info(dicomm_comm *comm, char *buf, size_t cap);
 DICOMM_API void dicomm_comm_set_timeout(dicomm_comm *comm, int64_t timeout_ns);
 /* Fails every pending and later operation on all ranks with ABORTED; the first reason wins. Does not block.
@@ -318,10 +319,35 @@ DICOMM_API void dicomm_request_get_error(dicomm_request *request, dicomm_error *
 DICOMM_API void dicomm_request_free(dicomm_request *request);
 
 /* ---- tools ----------------------------------------------------------------------------------------- */
-/* Why: the rule that wins for (op, bytes, dtype, size) and the schedule's steps on `rank`, as text.
- * opcode < 0: the whole table. `algorithms` as in dicomm_comm_options. */
-DICOMM_API size_t dicomm_explain(int32_t opcode, int64_t count, int32_t dtype, int32_t rank, int32_t size,
-                                 const char *algorithms, char *buf, size_t cap);
+/* The machine a prediction is about; 0 means the library's default, which the answer prints. */
+typedef struct dicomm_machine {
+  size_t size;
+  double local_latency_us;    /* inside a host, from a message's leaving to its arrival */
+  double latency_us;          /* between hosts */
+  double overhead_us;         /* that a message costs its sender and its receiver each */
+  double local_bandwidth_gbs; /* 1e9 bytes per second out of or into a rank, inside a host */
+  double bandwidth_gbs;       /* the same, between hosts */
+  double nic_gbps;            /* 1e9 bits per second out of or into a host */
+  double copy_gbs;            /* copies within a rank */
+  double reduce_gbs;          /* reductions, bytes of the result */
+  uint64_t eager_bytes;       /* longer messages wait for the receiver's answer */
+} dicomm_machine;
+
+typedef struct dicomm_question {
+  size_t size;
+  int32_t opcode; /* < 0: the whole table of rules, and nothing else counts */
+  int32_t dtype;
+  int64_t count; /* elements of the operation's largest buffer */
+  int32_t rank;  /* whose steps */
+  int32_t ranks;
+  const char *algorithms;        /* as in dicomm_comm_options */
+  const int32_t *hosts;          /* [ranks]: equal numbers share a host; NULL: one host for all */
+  const dicomm_machine *machine; /* NULL: the steps; else the time on this machine, by a model */
+} dicomm_question;
+
+/* Why: the rule that wins, and the schedule's steps on one rank or its predicted time on all, as text. A
+ * question that makes no sense is answered by the sentence that dicomm_last_error has. */
+DICOMM_API size_t dicomm_explain(const dicomm_question *question, char *buf, size_t cap);
 /* out[i] = inputs[0][i] op inputs[1][i] op ... over n contiguous arrays in order, as the collectives do it.
  */
 DICOMM_API dicomm_status dicomm_reduce_local(const void *const *inputs, size_t n, void *out, int64_t count,

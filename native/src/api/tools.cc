@@ -1,14 +1,62 @@
+#include <vector>
+
 #include "api/guard.h"
 #include "base/json.h"
 #include "base/names.h"
 #include "coll/schedule.h"
 #include "device/host/kernel_table.h"
-#include "exec/blocks.h"
+#include "exec/scratch.h"
+#include "model/machine.h"
 #include "path/explain.h"
 #include "transport/registry.h"
 
 using dicomm::guard;
 using dicomm::Status;
+
+namespace {
+
+// Fields that are 0 keep the default.
+dicomm::model::Machine read_machine(const dicomm_machine *given) {
+  const dicomm_machine numbers = dicomm::read_options(given);
+  dicomm::model::Machine machine;
+  const auto set = [](double &value, double number, double unit) {
+    if (number != 0) value = number * unit;
+  };
+  set(machine.local_latency, numbers.local_latency_us, 1e-6);
+  set(machine.remote_latency, numbers.latency_us, 1e-6);
+  set(machine.overhead, numbers.overhead_us, 1e-6);
+  set(machine.local_bandwidth, numbers.local_bandwidth_gbs, 1e9);
+  set(machine.remote_bandwidth, numbers.bandwidth_gbs, 1e9);
+  set(machine.nic_bandwidth, numbers.nic_gbps, 1e9 / 8);
+  set(machine.copy_bandwidth, numbers.copy_gbs, 1e9);
+  set(machine.reduce_bandwidth, numbers.reduce_gbs, 1e9);
+  if (numbers.eager_bytes != 0) machine.eager_bytes = numbers.eager_bytes;
+  return machine;
+}
+
+dicomm::Topology read_hosts(const int32_t *hosts, int ranks) {
+  if (hosts == nullptr) return dicomm::flat_topology(ranks);
+  return dicomm::topology_of_hosts(std::vector<int>(hosts, hosts + ranks));
+}
+
+Status answer_question(const dicomm_question &given, std::string &text) {
+  dicomm::Rules rules;
+  DICOMM_TRY(dicomm::Rules::parse(dicomm::text_or_empty(given.algorithms), rules));
+  dicomm::Question question;
+  question.op = given.opcode;
+  question.count = static_cast<uint64_t>(std::max<int64_t>(given.count, 0));
+  question.element = std::max<size_t>(dicomm_dtype_size(given.dtype), 1);
+  question.widened = dicomm::accumulation_type(static_cast<dicomm_dtype>(given.dtype)) != given.dtype;
+  question.size = std::max(given.ranks, 1);
+  question.rank = std::clamp(given.rank, 0, question.size - 1);
+  question.simulate = given.machine != nullptr;
+  question.machine = read_machine(given.machine);
+  DICOMM_TRY(question.machine.check());
+  text = dicomm::explain(rules, question, read_hosts(given.hosts, question.size));
+  return {};
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -29,25 +77,12 @@ size_t dicomm_build_info(char *buf, size_t cap) {
       buf, cap);
 }
 
-size_t dicomm_explain(int32_t opcode, int64_t count, int32_t dtype, int32_t rank, int32_t size,
-                      const char *algorithms, char *buf, size_t cap) {
+size_t dicomm_explain(const dicomm_question *given, char *buf, size_t cap) {
   std::string text;
   guard([&]() -> Status {
-    dicomm::Rules rules;
-    const Status parsed = dicomm::Rules::parse(dicomm::text_or_empty(algorithms), rules);
-    if (!parsed.ok()) {
-      text = parsed.message();
-      return parsed;
-    }
-    dicomm::Question question;
-    question.op = opcode;
-    question.count = static_cast<uint64_t>(std::max<int64_t>(count, 0));
-    question.element = std::max<size_t>(dicomm_dtype_size(dtype), 1);
-    question.widened = dicomm::accumulation_type(static_cast<dicomm_dtype>(dtype)) != dtype;
-    question.size = std::max(size, 1);
-    question.rank = std::clamp(rank, 0, question.size - 1);
-    text = dicomm::explain(rules, question, dicomm::flat_topology(question.size));
-    return {};
+    const Status status = answer_question(dicomm::read_options(given), text);
+    if (!status.ok()) text = status.message();
+    return status;
   });
   return dicomm::answer(text, buf, cap);
 }
@@ -71,7 +106,8 @@ dicomm_status dicomm_reduce_local(const void *const *inputs, size_t n, void *out
     arithmetic.size = static_cast<int>(n);
     if (op == DICOMM_PREMUL_SUM) dicomm::set_factor(arithmetic, factor);
     const auto elements = static_cast<uint64_t>(count);
-    const auto acc = dicomm::allocate_scratch(elements * dicomm_dtype_size(dicomm::accumulation_type(type)));
+    const auto acc = std::make_shared<dicomm::ScratchPool>()->take(
+        elements * dicomm_dtype_size(dicomm::accumulation_type(type)));
     using dicomm::Form;
     dicomm::copy_elements(arithmetic, acc.get(), Form::wide, inputs[0], Form::raw, elements, false);
     for (size_t i = 1; i < n; ++i) {

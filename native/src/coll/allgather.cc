@@ -1,26 +1,21 @@
-#include "coll/build.h"
+#include "coll/team.h"
 
 namespace dicomm::coll {
 
-// Blocks in the order rank, rank + 1, ...: after the round of distance d a rank holds 2d of them. They gather
-// in stage, where that order is contiguous, and move to their places at the end.
+// Blocks gather in stage in the order rank, rank + 1, ..., and move to their places at the end.
 Schedule allgather_bruck(const Problem &problem, const Topology &) {
   Schedule schedule;
   const int rank = problem.rank;
   const int size = problem.size;
+  const Team team = everybody(problem);
   const Blocks places(problem.counts);
   std::vector<uint64_t> rotated;
   for (int i = 0; i < size; ++i) rotated.push_back(places.count(wrap(rank + i, size)));
   const Blocks held(rotated);
   schedule.stage_count = held.total();
 
-  Schedule::After here = {schedule.copy(held.in(Space::stage, 0), {Space::input, 0, held.count(0)}, false)};
-  for (int distance = 1; distance < size; distance *= 2) {
-    const int n = std::min(distance, size - distance);
-    schedule.send(wrap(rank - distance, size), {Space::stage, 0, held.range(0, n)}, here);
-    here.push_back(schedule.recv(wrap(rank + distance, size),
-                                 {Space::stage, held.offset(distance), held.range(distance, n)}));
-  }
+  const Span own{Space::input, 0, held.count(0)};
+  const auto here = bruck(schedule, team, held, {schedule.copy(held.in(Space::stage, 0), own, false)});
   const int tail = size - rank;  // blocks before the order wraps round to rank 0
   schedule.copy({Space::output, places.offset(rank), held.range(0, tail)},
                 {Space::stage, 0, held.range(0, tail)}, false, here);

@@ -1,4 +1,4 @@
-#include "coll/build.h"
+#include "coll/team.h"
 
 namespace dicomm::coll {
 
@@ -8,18 +8,9 @@ Span whole(const Problem &problem) { return {Space::output, 0, problem.count}; }
 
 }  // namespace
 
-// Ranks are numbered from the root: v = rank - root. v's parent clears v's lowest set bit.
 Schedule broadcast_binomial(const Problem &problem, const Topology &) {
   Schedule schedule;
-  const int v = wrap(problem.rank - problem.root, problem.size);
-  const auto rank_of = [&](int w) { return wrap(w + problem.root, problem.size); };
-  int mask = 1;
-  while (mask < problem.size && (v & mask) == 0) mask *= 2;
-  Schedule::After here;
-  if (v != 0) here.push_back(schedule.recv(rank_of(v - mask), whole(problem)));
-  for (mask /= 2; mask > 0; mask /= 2) {  // the largest subtree first
-    if (v + mask < problem.size) schedule.send(rank_of(v + mask), whole(problem), here);
-  }
+  tree_broadcast(schedule, everybody(problem, problem.root), whole(problem), {});
   return schedule;
 }
 

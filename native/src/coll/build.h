@@ -53,28 +53,33 @@ inline int wrap(int rank, int size) { return ((rank % size) + size) % size; }
 inline bool always(const Problem &) { return true; }
 inline bool even(const Problem &problem) { return !problem.uneven; }
 
-// Reduces `operands` in their order: pairwise from the left, partial results in `partial`, the last one
-// finished into dst. ready[i] is the step that fills operand i (kNone: there from the start); the last step
-// also waits for `before_output`. Returns the last step.
-uint32_t reduce_in_order(Schedule &schedule, Span dst, Span partial, const std::vector<Span> &operands,
-                         const std::vector<uint32_t> &ready, const Schedule::After &before_output);
-
 Schedule barrier_dissemination(const Problem &, const Topology &);
+Schedule barrier_leaders(const Problem &, const Topology &);
 Schedule barrier_tree(const Problem &, const Topology &);
 Schedule broadcast_binomial(const Problem &, const Topology &);
 Schedule broadcast_chain(const Problem &, const Topology &);
 Schedule broadcast_scatter_allgather(const Problem &, const Topology &);
+Schedule broadcast_leaders(const Problem &, const Topology &);
+Schedule broadcast_two_level(const Problem &, const Topology &);
 Schedule allreduce_doubling(const Problem &, const Topology &);
 Schedule allreduce_gather_all(const Problem &, const Topology &);
 Schedule allreduce_direct(const Problem &, const Topology &);
 Schedule allreduce_ring(const Problem &, const Topology &);
+Schedule allreduce_leaders(const Problem &, const Topology &);
+Schedule allreduce_two_level(const Problem &, const Topology &);
 Schedule reduce_binomial(const Problem &, const Topology &);
 Schedule reduce_direct(const Problem &, const Topology &);
+Schedule reduce_leaders(const Problem &, const Topology &);
+Schedule reduce_two_level(const Problem &, const Topology &);
 Schedule allgather_bruck(const Problem &, const Topology &);
 Schedule allgather_direct(const Problem &, const Topology &);
 Schedule allgather_ring(const Problem &, const Topology &);
+Schedule allgather_leaders(const Problem &, const Topology &);
+Schedule allgather_two_level(const Problem &, const Topology &);
 Schedule reduce_scatter_direct(const Problem &, const Topology &);
 Schedule reduce_scatter_ring(const Problem &, const Topology &);
+Schedule reduce_scatter_leaders(const Problem &, const Topology &);
+Schedule reduce_scatter_two_level(const Problem &, const Topology &);
 Schedule alltoall_direct(const Problem &, const Topology &);
 Schedule alltoall_pairwise(const Problem &, const Topology &);
 Schedule gather_binomial(const Problem &, const Topology &);

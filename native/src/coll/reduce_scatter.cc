@@ -2,13 +2,6 @@
 
 namespace dicomm::coll {
 
-Schedule reduce_scatter_direct(const Problem &problem, const Topology &) {
-  Schedule schedule;
-  const Blocks shards(problem.counts);
-  reduce_shards_direct(schedule, problem, shards, {Space::output, 0, shards.count(problem.rank)});
-  return schedule;
-}
-
 Schedule reduce_scatter_ring(const Problem &problem, const Topology &) {
   Schedule schedule;
   const Blocks shards(problem.counts);

@@ -2,45 +2,6 @@
 
 namespace dicomm::coll {
 
-ReducedShards reduce_shards_direct(Schedule &schedule, const Problem &problem, const Blocks &shards,
-                                   Span result) {
-  const int rank = problem.rank;
-  const int size = problem.size;
-  const uint64_t own = shards.count(rank);
-  ReducedShards out;
-  // Few chunks when there are many peers: messages are size * chunks, and peers overlap one another anyway.
-  out.chunks = chunk_count(shards.largest(), problem.element, std::min(kMostChunks, 32 / size));
-  out.input_read.assign(static_cast<size_t>(size * out.chunks), Schedule::kNone);
-  // Rank i's shard in stage; the own one stays in input.
-  const uint64_t base = schedule.stage_count;
-  schedule.stage_count += own * static_cast<uint64_t>(size - 1);
-  const uint64_t partial_base = schedule.acc_count;
-  if (size > 2) schedule.acc_count += own;
-
-  for (int c = 0; c < out.chunks; ++c) {
-    std::vector<Span> operands(static_cast<size_t>(size));
-    std::vector<uint32_t> ready(static_cast<size_t>(size), Schedule::kNone);
-    const Blocks pieces(own, out.chunks);
-    operands[static_cast<size_t>(rank)] =
-        part(shards.in(Space::input, rank), pieces.offset(c), pieces.count(c));
-    for (int i = 1; i < size; ++i) {
-      const int to = wrap(rank + i, size);
-      const int from = wrap(rank - i, size);
-      const uint64_t slot = base + own * static_cast<uint64_t>(i - 1);
-      operands[static_cast<size_t>(from)] = {Space::stage, slot + pieces.offset(c), pieces.count(c)};
-      ready[static_cast<size_t>(from)] = schedule.recv(from, operands[static_cast<size_t>(from)]);
-      const Blocks theirs(shards.count(to), out.chunks);
-      out.input_read[static_cast<size_t>(to * out.chunks + c)] =
-          schedule.send(to, part(shards.in(Space::input, to), theirs.offset(c), theirs.count(c)));
-    }
-    const Span partial{Space::acc, partial_base + pieces.offset(c), pieces.count(c)};
-    out.finished.push_back(reduce_in_order(schedule, part(result, pieces.offset(c), pieces.count(c)), partial,
-                                           operands, ready, {}));
-    out.input_read[static_cast<size_t>(rank * out.chunks + c)] = out.finished.back();
-  }
-  return out;
-}
-
 ReducedShards reduce_shards_ring(Schedule &schedule, const Problem &problem, const Blocks &shards,
                                  Span result) {
   const int rank = problem.rank;

@@ -1,4 +1,4 @@
-// The two ways to reduce shard by shard, used by allreduce, reduce and reduce_scatter.
+// Reducing shard by shard round a ring, for allreduce and reduce_scatter.
 #pragma once
 
 #include <vector>
@@ -16,9 +16,6 @@ struct ReducedShards {
       input_read;  // [shard * chunks + chunk]: after it that part of input is not read again
 };
 
-// Every rank sends shard i of its input, as it is, straight to rank i, which reduces in rank order.
-ReducedShards reduce_shards_direct(Schedule &schedule, const Problem &problem, const Blocks &shards,
-                                   Span result);
 // Partial results of shard i start on rank i + 1 and go round to rank i.
 ReducedShards reduce_shards_ring(Schedule &schedule, const Problem &problem, const Blocks &shards,
                                  Span result);

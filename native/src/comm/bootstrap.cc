@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 
 #include "base/bytes.h"
 #include "base/sha256.h"
@@ -170,14 +171,13 @@ class Rendezvous {
 }  // namespace
 
 Topology topology_of(const std::vector<PeerAddress> &peers) {
-  Topology topology = flat_topology(static_cast<int>(peers.size()));
-  std::vector<std::string> hosts;
-  for (size_t r = 0; r < peers.size(); ++r) {
-    const auto found = std::ranges::find(hosts, peers[r].host);
-    topology.ranks[r].host = peers[r].host;
-    topology.ranks[r].host_index = static_cast<int>(found - hosts.begin());
-    if (found == hosts.end()) hosts.push_back(peers[r].host);
+  std::map<std::string, int> numbers;
+  std::vector<int> host_of_rank;
+  for (const PeerAddress &peer : peers) {
+    host_of_rank.push_back(numbers.emplace(place_of(peer), static_cast<int>(numbers.size())).first->second);
   }
+  Topology topology = topology_of_hosts(host_of_rank);
+  for (size_t r = 0; r < peers.size(); ++r) topology.ranks[r].host = peers[r].host;
   return topology;
 }
 
@@ -188,9 +188,9 @@ Status bootstrap(Context &context, Store &store, const std::string &prefix, int 
   }
   setup.rank = rank;
   DICOMM_TRY(Rendezvous(context, store, prefix, rank, size, deadline).run(setup));
-  const int here = setup.topology.ranks[static_cast<size_t>(rank)].host_index;
-  context.share_host(static_cast<int>(std::ranges::count_if(
-      setup.topology.ranks, [&](const RankInfo &info) { return info.host_index == here; })));
+  // By name, not by place: ranks in several network namespaces of one machine share its cores.
+  const std::string &name = setup.peers[static_cast<size_t>(rank)].host;
+  context.share_host(static_cast<int>(std::ranges::count(setup.peers, name, &PeerAddress::host)));
   return {};
 }
 

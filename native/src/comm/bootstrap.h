@@ -13,6 +13,7 @@ namespace dicomm {
 Status bootstrap(Context &context, Store &store, const std::string &prefix, int rank, int size,
                  Nanos deadline, Communicator::Setup &setup);
 
+// Hosts are the places within which ranks share memory (transport/registry.h).
 Topology topology_of(const std::vector<PeerAddress> &peers);
 
 }  // namespace dicomm

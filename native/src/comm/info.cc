@@ -7,9 +7,10 @@ namespace dicomm {
 
 std::string Communicator::info() {
   auto lock = engine_.lock();
-  std::string hosts, peers;
+  std::string hosts, host_of_rank, peers;
   for (int r = 0; r < size(); ++r) {
     hosts += (r == 0 ? "" : ", ") + json_string(setup_.peers[static_cast<size_t>(r)].host);
+    host_of_rank += concat(r == 0 ? "" : ", ", setup_.topology.ranks[static_cast<size_t>(r)].host_index);
     const Link *link = channel_ == nullptr ? nullptr : channel_->links[static_cast<size_t>(r)];
     if (link == nullptr) continue;
     peers += concat(peers.empty() ? "" : ", ", "{\"rank\": ", r,
@@ -21,9 +22,9 @@ std::string Communicator::info() {
   const int64_t timeout = setup_.timeout == kNever ? int64_t{DICOMM_TIMEOUT_NEVER} : setup_.timeout;
   return concat("{\"name\": ", json_string(setup_.name), ", \"id\": \"", std::hex, setup_.id, std::dec,
                 "\", \"rank\": ", rank(), ", \"size\": ", size(), ", \"seq\": ", next_seq_,
-                ", \"timeout_ns\": ", timeout, ", \"hosts\": [", hosts,
-                "], \"failed\": ", failed_.ok() ? "null" : json_string(failed_.message()), ", \"peers\": [",
-                peers, "]}");
+                ", \"timeout_ns\": ", timeout, ", \"hosts\": [", hosts, "], \"host_of_rank\": [",
+                host_of_rank, "], \"failed\": ", failed_.ok() ? "null" : json_string(failed_.message()),
+                ", \"peers\": [", peers, "]}");
 }
 
 }  // namespace dicomm

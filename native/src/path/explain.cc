@@ -1,18 +1,18 @@
 #include "path/explain.h"
 
 #include <algorithm>
-#include <map>
+#include <limits>
 #include <sstream>
-#include <utility>
+#include <vector>
 
 #include "base/names.h"
+#include "model/simulate.h"
+#include "path/prediction.h"
 #include "path/words.h"
 
 namespace dicomm {
 
 namespace {
-
-constexpr int kRoundsUpTo = 64;  // ranks; counting rounds builds the schedules of all of them
 
 Problem make_problem(const Question &question, int rank) {
   Problem problem;
@@ -34,61 +34,27 @@ Problem make_problem(const Question &question, int rank) {
   return problem;
 }
 
-uint64_t bytes_of(const Problem &problem, const Span &span) {
-  const bool wide = span.space == Space::acc && problem.widened;
-  return span.count * (wide ? sizeof(float) : problem.element);
+std::vector<Problem> make_problems(const Question &question) {
+  std::vector<Problem> problems;
+  for (int rank = 0; rank < question.size; ++rank) problems.push_back(make_problem(question, rank));
+  return problems;
 }
 
-// The schedules of all ranks as one graph whose longest chain of messages is the number of rounds.
-class Rounds {
- public:
-  Rounds(const Algorithm &algorithm, const Question &question, const Topology &topology) {
-    for (int rank = 0; rank < question.size; ++rank) {
-      schedules_.push_back(algorithm.build(make_problem(question, rank), topology));
-      const Schedule &schedule = schedules_.back();
-      known_.emplace_back(schedule.steps.size(), kUnknown);
-      place_.emplace_back(schedule.steps.size(), 0);
-      std::map<int, size_t> received;  // per peer
-      for (uint32_t i = 0; i < schedule.steps.size(); ++i) {
-        const Step &step = schedule.steps[i];
-        if (step.kind == StepKind::send) sends_[{rank, step.peer}].push_back(i);
-        if (step.kind == StepKind::recv) place_.back()[i] = received[step.peer]++;
-      }
-    }
-  }
-
-  int longest() {
-    int most = 0;
-    for (size_t rank = 0; rank < schedules_.size(); ++rank) {
-      for (uint32_t i = 0; i < schedules_[rank].steps.size(); ++i) most = std::max(most, until(rank, i));
-    }
-    return most;
-  }
-
- private:
-  static constexpr int kUnknown = -1;
-
-  // Messages on the longest chain that ends with the step.
-  int until(size_t rank, uint32_t index) {
-    if (known_[rank][index] != kUnknown) return known_[rank][index];
-    const Schedule &schedule = schedules_[rank];
-    const Step &step = schedule.steps[index];
-    int most = 0;
-    for (uint32_t i = 0; i < step.dep_count; ++i) {
-      most = std::max(most, until(rank, schedule.deps[step.first_dep + i]));
-    }
-    if (step.kind == StepKind::recv) {
-      const auto &sends = sends_[{step.peer, static_cast<int>(rank)}];
-      most = std::max(most, 1 + until(static_cast<size_t>(step.peer), sends.at(place_[rank][index])));
-    }
-    return known_[rank][index] = most;
-  }
-
-  std::vector<Schedule> schedules_;
-  std::map<std::pair<int, int>, std::vector<uint32_t>> sends_;  // (from, to): steps in order
-  std::vector<std::vector<size_t>> place_;  // [rank][recv step]: which of the peer's sends
-  std::vector<std::vector<int>> known_;
-};
+// On a machine where nothing but a message's latency takes time, that time counts the messages of the longest
+// chain.
+std::string rounds_text(const Algorithm &algorithm, const Question &question, const Topology &topology) {
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  model::Machine machine;
+  machine.local_latency = machine.remote_latency = 1e-12;
+  machine.overhead = 0;
+  machine.local_bandwidth = machine.remote_bandwidth = machine.nic_bandwidth = kInfinite;
+  machine.copy_bandwidth = machine.reduce_bandwidth = kInfinite;
+  machine.eager_bytes = std::numeric_limits<uint64_t>::max();
+  model::Prediction made;
+  const Status status = model::simulate(algorithm, make_problems(question), topology, machine, made);
+  if (!status.ok()) return concat("not counted: ", status.failure()->text);
+  return concat(made.time, " (longest chain of messages that wait for one another)");
+}
 
 }  // namespace
 
@@ -99,16 +65,16 @@ std::string explain(const Rules &rules, const Question &question, const Topology
            " moves one message between two ranks; it needs no rule and no schedule\n";
   }
   const Problem problem = make_problem(question, question.rank);
-  const Rule &rule = rules.choose(problem);
+  const Rule &rule = rules.choose(problem, topology);
   const Schedule schedule = rule.algorithm->build(problem, topology);
 
   uint64_t sent = 0, received = 0, messages = 0;
   for (const Step &step : schedule.steps) {
     if (step.kind == StepKind::send) {
-      sent += bytes_of(problem, step.a);
+      sent += model::bytes_of(problem, step.a);
       ++messages;
     } else if (step.kind == StepKind::recv) {
-      received += bytes_of(problem, step.dst);
+      received += model::bytes_of(problem, step.dst);
     }
   }
   std::ostringstream out;
@@ -119,12 +85,11 @@ std::string explain(const Rules &rules, const Question &question, const Topology
       << byte_range(rule.min_bytes, rule.max_bytes) << " (here " << bytes_text(problem.bytes()) << "), ranks "
       << size_range(rule.min_size, rule.max_size)
       << (rule.widened_only ? ", dtypes that accumulate in float32" : "") << '\n';
-  if (question.size <= kRoundsUpTo) {
-    out << "  rounds: " << Rounds(*rule.algorithm, question, topology).longest()
-        << " (longest chain of messages that wait for one another)\n";
-  } else {
-    out << "  rounds: not counted above " << kRoundsUpTo << " ranks\n";
+  if (question.simulate) {
+    out << predict(*rule.algorithm, make_problems(question), topology, question.machine);
+    return out.str();
   }
+  out << "  rounds: " << rounds_text(*rule.algorithm, question, topology) << '\n';
   out << "  rank " << problem.rank << ": sends " << messages << " messages, " << sent << " bytes; receives "
       << received << " bytes; scratch "
       << schedule.acc_count * (problem.widened ? sizeof(float) : problem.element) +

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "model/machine.h"
 #include "path/rules.h"
 
 namespace dicomm {
@@ -15,6 +16,8 @@ struct Question {
   bool widened = false;  // as in Problem
   int rank = 0;
   int size = 1;
+  bool simulate = false;  // predict the time on `machine` instead of listing steps
+  model::Machine machine;
 };
 
 std::string explain(const Rules &rules, const Question &question, const Topology &topology);

@@ -17,26 +17,37 @@ constexpr int kAnySize = std::numeric_limits<int>::max();
 constexpr uint64_t K = uint64_t{1} << 10;
 constexpr uint64_t M = uint64_t{1} << 20;
 
-// Small messages cost rounds, large ones bytes. Dtypes that accumulate in a wider type keep to the algorithms
-// that move raw inputs: partial results would travel at two or four times the size. Only the first matching
-// row of an op counts; the last one covers everything.
+// Small messages cost rounds, large ones bytes. Between hosts both cost most: several ranks per host make
+// their host's part of the way together. Dtypes that accumulate in a wider type keep to the algorithms that
+// move raw inputs: partial results would travel at two or four times the size. Only the first matching row of
+// an op counts; the last one covers everything.
 struct BuiltIn {
   dicomm_opcode op;
   uint64_t max_bytes;
   int max_size;
   bool widened_only;
   const char *algorithm;
+  int min_hosts = 1;
 };
 
 constexpr BuiltIn kBuiltIn[] = {
+    {DICOMM_BARRIER, kAnyBytes, kAnySize, false, "leaders", 2},
     {DICOMM_BARRIER, kAnyBytes, kAnySize, false, "dissemination"},
 
+    {DICOMM_BROADCAST, 64 * K, kAnySize, false, "leaders", 2},
+    {DICOMM_BROADCAST, kAnyBytes, 32, false, "two_level", 2},
+    {DICOMM_BROADCAST, 1 * M, kAnySize, false, "leaders", 2},
+    {DICOMM_BROADCAST, kAnyBytes, kAnySize, false, "two_level", 2},
     {DICOMM_BROADCAST, 64 * K, kAnySize, false, "binomial"},
     {DICOMM_BROADCAST, kAnyBytes, 2, false, "binomial"},
     {DICOMM_BROADCAST, kAnyBytes, 32, false, "scatter_allgather"},
     {DICOMM_BROADCAST, 4 * M, kAnySize, false, "binomial"},
     {DICOMM_BROADCAST, kAnyBytes, kAnySize, false, "chain"},
 
+    {DICOMM_ALLREDUCE, 64 * K, kAnySize, false, "leaders", 2},
+    {DICOMM_ALLREDUCE, kAnyBytes, 32, false, "two_level", 2},
+    {DICOMM_ALLREDUCE, 1 * M, kAnySize, false, "leaders", 2},
+    {DICOMM_ALLREDUCE, kAnyBytes, kAnySize, false, "two_level", 2},
     {DICOMM_ALLREDUCE, 4 * K, 4, false, "gather_all"},
     {DICOMM_ALLREDUCE, 16 * K, 8, true, "gather_all"},
     {DICOMM_ALLREDUCE, kAnyBytes, 32, true, "direct"},
@@ -45,16 +56,28 @@ constexpr BuiltIn kBuiltIn[] = {
     {DICOMM_ALLREDUCE, 1 * M, kAnySize, false, "doubling"},
     {DICOMM_ALLREDUCE, kAnyBytes, kAnySize, false, "ring"},
 
+    {DICOMM_REDUCE, 64 * K, kAnySize, false, "leaders", 2},
+    {DICOMM_REDUCE, kAnyBytes, 32, false, "two_level", 2},
+    {DICOMM_REDUCE, 1 * M, kAnySize, false, "leaders", 2},
+    {DICOMM_REDUCE, kAnyBytes, kAnySize, false, "two_level", 2},
     {DICOMM_REDUCE, 64 * K, kAnySize, false, "binomial"},
     {DICOMM_REDUCE, kAnyBytes, 32, false, "direct"},
     {DICOMM_REDUCE, 4 * M, kAnySize, false, "binomial"},
     {DICOMM_REDUCE, kAnyBytes, kAnySize, false, "direct"},
 
+    {DICOMM_ALLGATHER, 64 * K, kAnySize, false, "leaders", 2},
+    {DICOMM_ALLGATHER, kAnyBytes, 32, false, "two_level", 2},
+    {DICOMM_ALLGATHER, 1 * M, kAnySize, false, "leaders", 2},
+    {DICOMM_ALLGATHER, kAnyBytes, kAnySize, false, "two_level", 2},
     {DICOMM_ALLGATHER, kAnyBytes, 8, false, "direct"},
     {DICOMM_ALLGATHER, 64 * K, kAnySize, false, "bruck"},
     {DICOMM_ALLGATHER, kAnyBytes, 32, false, "direct"},
     {DICOMM_ALLGATHER, kAnyBytes, kAnySize, false, "ring"},
 
+    {DICOMM_REDUCE_SCATTER, 64 * K, kAnySize, false, "leaders", 2},
+    {DICOMM_REDUCE_SCATTER, kAnyBytes, 32, false, "two_level", 2},
+    {DICOMM_REDUCE_SCATTER, 1 * M, kAnySize, false, "leaders", 2},
+    {DICOMM_REDUCE_SCATTER, kAnyBytes, kAnySize, false, "two_level", 2},
     {DICOMM_REDUCE_SCATTER, kAnyBytes, 32, false, "direct"},
     {DICOMM_REDUCE_SCATTER, 1 * M, kAnySize, false, "direct"},
     {DICOMM_REDUCE_SCATTER, kAnyBytes, kAnySize, false, "ring"},
@@ -159,11 +182,13 @@ Status parse_rule(std::string_view text, Rule &rule) {
   return {};
 }
 
-bool covers(const Rule &rule, const Problem &problem) {
+bool covers(const Rule &rule, const Problem &problem, int hosts) {
   const uint64_t bytes = problem.bytes();
   return rule.op == problem.op && rule.min_bytes <= bytes && bytes <= rule.max_bytes &&
          rule.min_size <= problem.size && problem.size <= rule.max_size &&
-         (!rule.widened_only || problem.widened) && rule.algorithm->fits(problem);
+         (!rule.widened_only || problem.widened) &&
+         (rule.min_hosts == 1 || (rule.min_hosts <= hosts && hosts < problem.size)) &&
+         rule.algorithm->fits(problem);
 }
 
 }  // namespace
@@ -175,6 +200,7 @@ Rules::Rules() {
     rule.max_bytes = row.max_bytes;
     rule.max_size = row.max_size;
     rule.widened_only = row.widened_only;
+    rule.min_hosts = row.min_hosts;
     rule.algorithm = find_algorithm(row.op, row.algorithm);
     rule.origin = "built in";
     rules_.push_back(std::move(rule));
@@ -199,24 +225,27 @@ Status Rules::parse(std::string_view text, Rules &out) {
   return {};
 }
 
-const Rule &Rules::choose(const Problem &problem) const {
+const Rule &Rules::choose(const Problem &problem, const Topology &topology) const {
+  const int hosts = topology.hosts();
   const auto rule = std::find_if(rules_.begin(), rules_.end(),
-                                 [&](const Rule &candidate) { return covers(candidate, problem); });
+                                 [&](const Rule &candidate) { return covers(candidate, problem, hosts); });
   return rule == rules_.end() ? rules_.back() : *rule;
 }
 
 std::string Rules::table() const {
   std::ostringstream out;
   out << "The first row that matches wins. bytes: the largest buffer that is equal on all ranks.\n"
+      << "hosts: rows with a number apply where some host has several ranks.\n"
       << std::left << std::setw(16) << "op" << std::setw(16) << "bytes" << std::setw(10) << "ranks"
-      << std::setw(10) << "dtypes" << std::setw(19) << "algorithm" << std::setw(10) << "origin"
+      << std::setw(8) << "hosts" << std::setw(10) << "dtypes" << std::setw(19) << "algorithm" << std::setw(10)
+      << "origin"
       << "what it does\n";
   for (const Rule &rule : rules_) {
     out << std::setw(16) << opcode_name(rule.op) << std::setw(16)
         << byte_range(rule.min_bytes, rule.max_bytes) << std::setw(10)
-        << size_range(rule.min_size, rule.max_size) << std::setw(10)
-        << (rule.widened_only ? "8/16-bit" : "all") << std::setw(19) << rule.algorithm->name << std::setw(10)
-        << rule.origin << rule.algorithm->summary << '\n';
+        << size_range(rule.min_size, rule.max_size) << std::setw(8) << size_range(rule.min_hosts, kAnySize)
+        << std::setw(10) << (rule.widened_only ? "8/16-bit" : "all") << std::setw(19) << rule.algorithm->name
+        << std::setw(10) << rule.origin << rule.algorithm->summary << '\n';
   }
   return out.str();
 }

@@ -19,6 +19,8 @@ struct Rule {
   int min_size = 1;
   int max_size = std::numeric_limits<int>::max();  // ranks
   bool widened_only = false;                       // only dtypes that accumulate in a wider type
+  // > 1: only where there are as many hosts and one of them has several ranks.
+  int min_hosts = 1;
   const Algorithm *algorithm = nullptr;
   std::string origin;  // "built in", "user"
 };
@@ -31,8 +33,9 @@ class Rules {
   // before the built-in rules. INVALID_ARGUMENT names the word that is wrong and the words that would be
   // right.
   static Status parse(std::string_view text, Rules &out);
-  const Rule &choose(const Problem &problem) const;  // problem.op: a collective
-  std::string table() const;                         // what `dicomm explain` prints
+  // problem.op: a collective.
+  const Rule &choose(const Problem &problem, const Topology &topology) const;
+  std::string table() const;  // what `dicomm explain` prints
 
  private:
   std::vector<Rule> rules_;

@@ -74,6 +74,11 @@ Transport *choose_transport(const Transports &transports, const PeerAddress &pee
   return nullptr;
 }
 
+std::string place_of(const PeerAddress &peer) {
+  const std::string_view place = ShmTransport::place_of(peer.address);
+  return place.empty() ? concat("host ", peer.host) : concat("shm ", place);
+}
+
 std::vector<std::string> transport_names() { return {"loopback", "shm", "tcp"}; }
 
 }  // namespace dicomm

@@ -29,6 +29,9 @@ Status make_transports(Reactor &reactor, Sink &sink, const TransportOptions &opt
 std::string addresses(const Transports &transports);
 // The first that reaches the peer; null when none does.
 Transport *choose_transport(const Transports &transports, const PeerAddress &peer);
+// Equal for two processes that can share memory: their place for shm, or the name of their host where one of
+// them does not offer shm.
+std::string place_of(const PeerAddress &peer);
 // Names of what make_transports makes, for dicomm_build_info.
 std::vector<std::string> transport_names();
 

@@ -58,13 +58,17 @@ TransportLimits ShmTransport::limits() const { return {kMaxShmPayload, kShmBulkC
 // "shm BOOT-ID NAMESPACE NAME"
 std::string ShmTransport::address() const { return concat("shm ", place_, " ", name_); }
 
+std::string_view ShmTransport::place_of(const std::string &address) {
+  const std::string_view line = line_of(address, "shm");
+  return line.substr(0, std::min(line.rfind(' '), line.size()));
+}
+
 Status ShmTransport::locate(const PeerAddress &peer, SocketAddress &out) const {
-  const std::string_view line = line_of(peer.address);
-  const size_t space = line.rfind(' ');
-  if (space == std::string_view::npos || line.substr(0, space) != place_) {
+  if (place_of(peer.address) != place_) {
     return Status::make(DICOMM_CONNECT_FAILED, "it does not run on this host");
   }
-  out = abstract(std::string(line.substr(space + 1)).substr(0, 64));
+  const std::string_view line = line_of(peer.address, shared_.path);
+  out = abstract(std::string(line.substr(place_.size() + 1, 64)));
   return {};
 }
 

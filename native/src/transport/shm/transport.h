@@ -21,6 +21,10 @@ class ShmTransport final : public StreamTransport {
 
   TransportLimits limits() const override;
   std::string address() const override;
+  // The part of a PeerAddress::address that is equal for processes that reach each other: "BOOT-ID
+  // NAMESPACE",
+  // "" when there is none.
+  static std::string_view place_of(const std::string &address);
 
  private:
   Status locate(const PeerAddress &peer, SocketAddress &out) const override;

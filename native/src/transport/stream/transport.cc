@@ -25,8 +25,8 @@ bool StreamTransport::reaches(const PeerAddress &peer) const {
   return peer.id != shared_.options.self.id && locate(peer, ignored).ok();
 }
 
-std::string_view StreamTransport::line_of(const std::string &address) const {
-  const std::string prefix = concat(shared_.path, " ");
+std::string_view StreamTransport::line_of(const std::string &address, std::string_view transport) {
+  const std::string prefix = concat(transport, " ");
   std::string_view rest = address;
   while (!rest.empty()) {
     const size_t end = std::min(rest.find('\n'), rest.size());

@@ -35,7 +35,7 @@ std::string TcpTransport::address() const {
 }
 
 Status TcpTransport::locate(const PeerAddress &peer, SocketAddress &out) const {
-  const std::string_view line = line_of(peer.address);
+  const std::string_view line = line_of(peer.address, shared_.path);
   const size_t space = line.find(' ');
   unsigned port = 0;
   if (space != std::string_view::npos)

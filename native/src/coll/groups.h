@@ -1,0 +1,51 @@
+// Who works together, and on what: ranks in groups, elements in pieces. Pure.
+//
+// A group is a set of ranks between which moving data is cheap: the ranks of a host. Algorithms on two levels
+// cut the buffer into pieces. For every piece one rank per group, its driver, speaks for the group: only
+// drivers send to other groups, and the drivers of successive pieces are different ranks.
+#pragma once
+
+#include <vector>
+
+#include "coll/build.h"
+
+namespace dicomm::coll {
+
+class Groups {
+ public:
+  // group_of_rank: numbers from 0, none left out.
+  explicit Groups(std::vector<int> group_of_rank);
+  int size() const { return static_cast<int>(members_.size()); }
+  int of(int rank) const { return of_[static_cast<size_t>(rank)]; }
+  const std::vector<int> &members(int group) const { return members_[static_cast<size_t>(group)]; }
+  int largest() const;  // ranks of the largest group
+
+ private:
+  std::vector<int> of_;
+  std::vector<std::vector<int>> members_;  // in rank order
+};
+
+Groups hosts_of(const Topology &topology);
+Groups one_group(int ranks);
+
+struct Piece {
+  uint64_t offset, count;  // elements
+  int home;                // the group where it is complete first
+  int rank;                // home's driver
+  int row, rows;           // which of the home's pieces this is
+  int driver(const Groups &groups, int group) const;
+};
+
+// In the order in which they are best worked on: every rank drives one of the first few.
+struct Pieces {
+  std::vector<Piece> list;
+  uint64_t largest = 0;  // elements
+};
+
+// `count` elements, an equal share at home in each of the groups `homes`, and of a group's share an equal
+// part driven by each rank of each group.
+Pieces cut_evenly(const Groups &groups, const std::vector<int> &homes, uint64_t count, size_t element);
+// Blocks one after another, counts[r] elements at home with rank r. Every rank has at least one piece.
+Pieces cut_blocks(const Groups &groups, const std::vector<uint64_t> &counts, size_t element);
+
+}  // namespace dicomm::coll

@@ -1,0 +1,186 @@
+// Reductions on two levels: inside each group, then between the groups' drivers. With all ranks in one group
+// they are the flat `direct` ones.
+//
+// All ranks get the same bits. Every piece is reduced on one rank, its owner, first the owner's group in rank
+// order, then the other groups in theirs, and the result copied from there; or two groups exchange their
+// sums, and on both sides the first group's comes first.
+#include "coll/crossing.h"
+#include "coll/inside.h"
+
+namespace dicomm::coll {
+
+namespace {
+
+// Slots for sums that still lack an operand: another group's takes long to come.
+size_t partial_slots(const Groups &groups) { return groups.size() > 1 ? 8 : 2; }
+constexpr size_t kFinished = 4;  // slots for results on their way to the root
+
+// One rank's schedule under construction. Sums that are made here to leave have slots of their own, or they
+// would have to wait for those that need what others send.
+struct Reduction {
+  Reduction(const Problem &problem, const Groups &all, const Pieces &pieces)
+      : groups(all),
+        rank(problem.rank),
+        inside(schedule, all, problem.rank, pieces.largest),
+        inside_leaving(schedule, all, problem.rank, pieces.largest),
+        crossing(schedule, problem, all, pieces.largest),
+        partials(schedule, Space::acc, pieces.largest, partial_slots(all)),
+        partials_leaving(schedule, Space::acc, pieces.largest, 2) {}
+
+  Fold fold() { return Fold(schedule, partials); }
+
+  // What the members of `group` have in `input` to the rank `at`, into its fold.
+  void contribute(const Piece &piece, int group, Span input, int at, Fold &into, uint32_t &read) {
+    if (rank != at && groups.of(rank) != group) return;
+    if (group == groups.of(at)) return inside.collect(group, input, at, into, read);
+    if (crossing.as_inputs(group)) return crossing.inputs(group, input, at, into, read);
+    const int driver = piece.driver(groups, group);
+    Fold sum(schedule, partials_leaving);
+    inside_leaving.collect(group, input, driver, sum, read);
+    crossing.partial(driver, at, input.count, sum, into);
+  }
+
+  // The contributions of all groups but `except`, the one of `at` first.
+  void contribute_all(const Piece &piece, Span input, int at, Fold &into, uint32_t &read, int except = -1) {
+    for (int i = 0; i < groups.size(); ++i) {
+      const int group = wrap(groups.of(at) + i, groups.size());
+      if (group != except) contribute(piece, group, input, at, into, read);
+    }
+  }
+
+  Schedule schedule;
+  const Groups &groups;
+  const int rank;
+  Inside inside, inside_leaving;
+  Crossing crossing;
+  Slots partials, partials_leaving;
+};
+
+std::vector<int> all_but(int groups, int except) {
+  std::vector<int> out;
+  for (int g = 0; g < groups; ++g) {
+    if (g != except) out.push_back(g);
+  }
+  return out;
+}
+
+// Two groups: as many bytes cross when sums are exchanged as when sums cross one way and results the other,
+// but each piece only once, and no direction has to wait for the other. Twice the additions; not where sums
+// are wider than results.
+Schedule allreduce_exchange(const Problem &problem, const Groups &groups) {
+  const int group = groups.of(problem.rank);
+  const Pieces pieces = cut_evenly(groups, {0}, problem.count, problem.element);
+  Reduction r(problem, groups, pieces);
+  for (const Piece &piece : pieces.list) {
+    const Span input{Space::input, piece.offset, piece.count};
+    const Span output{Space::output, piece.offset, piece.count};
+    const int driver = piece.driver(groups, group);
+    uint32_t read = Schedule::kNone, here = Schedule::kNone;
+    Fold own = r.fold();
+    r.inside.collect(group, input, driver, own, read);
+    if (problem.rank == driver) {
+      const Operand mine = own.end();
+      const int peer = piece.driver(groups, 1 - group);
+      const auto [sent, theirs] = r.crossing.exchange(peer, mine, piece.count);
+      Fold sum = r.fold();
+      sum.add(group == 0 ? mine : theirs);
+      sum.add(group == 0 ? theirs : mine);
+      here = sum.end(output, true, {sent});  // output may be the memory of input
+    }
+    r.inside.spread(group, output, output, driver, here, read);
+  }
+  return std::move(r.schedule);
+}
+
+Schedule allreduce(const Problem &problem, const Groups &groups) {
+  if (groups.size() == 2 && !problem.widened) return allreduce_exchange(problem, groups);
+  const int me = problem.rank;
+  const Pieces pieces = cut_evenly(groups, all_but(groups.size(), -1), problem.count, problem.element);
+  Reduction r(problem, groups, pieces);
+  for (const Piece &piece : pieces.list) {
+    const Span input{Space::input, piece.offset, piece.count};
+    const Span output{Space::output, piece.offset, piece.count};
+    uint32_t read = Schedule::kNone, here = Schedule::kNone;
+    Fold sum = r.fold();
+    r.contribute_all(piece, input, piece.rank, sum, read);
+    if (me == piece.rank) here = sum.end(output, true);
+    here = r.crossing.spread(piece, output, output, here, read);
+    const int group = groups.of(me);
+    r.inside.spread(group, output, output, piece.driver(groups, group), here, read);
+  }
+  return std::move(r.schedule);
+}
+
+Schedule reduce_scatter(const Problem &problem, const Groups &groups) {
+  const Pieces pieces = cut_blocks(groups, problem.counts, problem.element);
+  const uint64_t own = Blocks(problem.counts).offset(problem.rank);
+  Reduction r(problem, groups, pieces);
+  for (const Piece &piece : pieces.list) {
+    uint32_t read = Schedule::kNone;
+    Fold sum = r.fold();
+    r.contribute_all(piece, {Space::input, piece.offset, piece.count}, piece.rank, sum, read);
+    if (problem.rank == piece.rank) sum.end({Space::output, piece.offset - own, piece.count}, true);
+  }
+  return std::move(r.schedule);
+}
+
+// Each piece has one group other than the root's at home, where the other groups' contributions are added up
+// before they go to a driver in the root's group, and from there to the root: then no group sends or receives
+// more than the buffer's size.
+Schedule reduce(const Problem &problem, const Groups &groups) {
+  const int me = problem.rank;
+  const int root_group = groups.of(problem.root);
+  const bool crosses = groups.size() > 1;
+  const auto homes = crosses ? all_but(groups.size(), root_group) : std::vector<int>{root_group};
+  const Pieces pieces = cut_evenly(groups, homes, problem.count, problem.element);
+  Reduction r(problem, groups, pieces);
+  Slots finished(r.schedule, Space::stage, pieces.largest, kFinished);
+  for (const Piece &piece : pieces.list) {
+    const Span input{Space::input, piece.offset, piece.count};
+    const Span output{Space::output, piece.offset, piece.count};
+    const int owner = piece.driver(groups, root_group);
+    uint32_t read = Schedule::kNone;
+    Fold sum = r.fold();
+    r.contribute(piece, root_group, input, owner, sum, read);
+    if (groups.size() == 2) {
+      r.contribute(piece, piece.home, input, owner, sum, read);
+    } else if (crosses) {
+      Fold others = r.fold();
+      r.contribute_all(piece, input, piece.rank, others, read, root_group);
+      r.crossing.partial(piece.rank, owner, piece.count, others, sum);
+    }
+    if (me == owner && me == problem.root) {
+      sum.end(output, true);
+    } else if (me == owner) {
+      const Slots::Slot slot = finished.take(piece.count);
+      const uint32_t here = sum.end(slot.span, true, {slot.used});
+      slot.used = r.schedule.send(problem.root, slot.span, {here});
+    } else if (me == problem.root) {
+      r.schedule.recv(owner, output, {read});
+    }
+  }
+  return std::move(r.schedule);
+}
+
+}  // namespace
+
+Schedule allreduce_two_level(const Problem &problem, const Topology &topology) {
+  return allreduce(problem, hosts_of(topology));
+}
+Schedule allreduce_direct(const Problem &problem, const Topology &) {
+  return allreduce(problem, one_group(problem.size));
+}
+Schedule reduce_two_level(const Problem &problem, const Topology &topology) {
+  return reduce(problem, hosts_of(topology));
+}
+Schedule reduce_direct(const Problem &problem, const Topology &) {
+  return reduce(problem, one_group(problem.size));
+}
+Schedule reduce_scatter_two_level(const Problem &problem, const Topology &topology) {
+  return reduce_scatter(problem, hosts_of(topology));
+}
+Schedule reduce_scatter_direct(const Problem &problem, const Topology &) {
+  return reduce_scatter(problem, one_group(problem.size));
+}
+
+}  // namespace dicomm::coll

@@ -1,0 +1,55 @@
+// Problems to build schedules for, as all ranks see them.
+#pragma once
+
+#include <vector>
+
+#include "coll/schedule.h"
+
+namespace dicomm::simulate {
+
+struct Case {
+  int size;
+  uint64_t count;
+  bool uneven;
+  int root;
+  bool widened;
+  size_t element;
+};
+
+// Per-rank counts: equal, or of every kind with zeros among them.
+inline std::vector<uint64_t> block_counts(const Case &c, int salt) {
+  std::vector<uint64_t> counts;
+  for (int i = 0; i < c.size; ++i) {
+    const uint64_t k = static_cast<uint64_t>((i * 5 + salt * 3) % 4);
+    counts.push_back(c.uneven ? (k == 0 ? 0 : c.count * k / 2 + static_cast<uint64_t>(i)) : c.count);
+  }
+  return counts;
+}
+
+inline std::vector<Problem> problems(dicomm_opcode op, const Case &c) {
+  std::vector<Problem> out;
+  for (int rank = 0; rank < c.size; ++rank) {
+    Problem p;
+    p.op = op;
+    p.rank = rank;
+    p.size = c.size;
+    p.root = c.root;
+    p.element = c.element;
+    p.widened = c.widened;
+    p.count = c.count;
+    p.counts = block_counts(c, op == DICOMM_ALLTOALL ? rank : 0);
+    if (op == DICOMM_ALLTOALL) {
+      for (int i = 0; i < c.size; ++i) p.recv_counts.push_back(block_counts(c, i)[static_cast<size_t>(rank)]);
+    }
+    if ((op == DICOMM_GATHER || op == DICOMM_SCATTER) && c.uneven) {
+      p.uneven = true;
+      for (int i = 0; i < c.size; ++i) {  // only the root knows them all
+        if (rank != c.root && i != rank) p.counts[static_cast<size_t>(i)] = 0;
+      }
+    }
+    out.push_back(p);
+  }
+  return out;
+}
+
+}  // namespace dicomm::simulate

@@ -1,0 +1,80 @@
+// Every algorithm on symbolic data (simulate.h) at 1,024 ranks on hosts of 1 to 16, one host after the other
+// and interleaved: the size at which nobody runs them for a test.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "layouts.h"
+#include "simulate.h"
+
+using namespace dicomm;
+
+namespace {
+
+constexpr int kRanks = 1024;
+
+bool reduces(dicomm_opcode op) {
+  return op == DICOMM_ALLREDUCE || op == DICOMM_REDUCE || op == DICOMM_REDUCE_SCATTER;
+}
+
+// A few elements per rank, zero among them: what is wrong with a schedule shows with few as well.
+std::vector<Problem> problems(const Algorithm &algorithm, int root, bool widened) {
+  const auto block = [](int from, int to) { return static_cast<uint64_t>((from * 3 + to * 5) % 3); };
+  std::vector<Problem> out;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    Problem p;
+    p.op = algorithm.op;
+    p.rank = rank;
+    p.size = kRanks;
+    p.root = root;
+    p.element = 2;
+    p.widened = widened;
+    p.count = std::string(algorithm.name) == "gather_all" ? 2 : 1100;  // which holds every rank's input
+    for (int i = 0; i < kRanks; ++i) {
+      p.counts.push_back(block(p.op == DICOMM_ALLTOALL ? rank : 0, i));
+      p.recv_counts.push_back(block(i, rank));
+    }
+    out.push_back(p);
+  }
+  return out;
+}
+
+void check(const Algorithm &algorithm, const simulate::Job &job, std::mt19937 &random) {
+  CAPTURE(algorithm.name);
+  CAPTURE(job.in_place);
+  REQUIRE(simulate::check_statically(job) == "");
+  REQUIRE(simulate::execute(job, random) == "");
+}
+
+size_t steps(const simulate::Job &job) {
+  size_t count = 0;
+  for (const Schedule &schedule : job.schedules) count += schedule.steps.size();
+  return count;
+}
+
+// On interleaved hosts, in place and with the wider accumulator; where that is quick, also on hosts one after
+// the other, out of place and without.
+void check(dicomm_opcode op) {
+  std::mt19937 random(20240609);
+  const Topology mixed = interleaved(uneven_1024_hosts());
+  const Topology apart = layout(uneven_1024_hosts());
+  for (const Algorithm &algorithm : algorithms()) {
+    if (algorithm.op != op) continue;
+    const auto hard = simulate::make_job(algorithm, problems(algorithm, 700, reduces(op)), mixed, true);
+    check(algorithm, hard, random);
+    if (steps(hard) > 1'000'000) continue;
+    check(algorithm, simulate::make_job(algorithm, problems(algorithm, 0, false), apart, false), random);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("barrier at 1024 ranks") { check(DICOMM_BARRIER); }
+TEST_CASE("broadcast at 1024 ranks") { check(DICOMM_BROADCAST); }
+TEST_CASE("allreduce at 1024 ranks") { check(DICOMM_ALLREDUCE); }
+TEST_CASE("reduce at 1024 ranks") { check(DICOMM_REDUCE); }
+TEST_CASE("allgather at 1024 ranks") { check(DICOMM_ALLGATHER); }
+TEST_CASE("reduce_scatter at 1024 ranks") { check(DICOMM_REDUCE_SCATTER); }
+TEST_CASE("alltoall at 1024 ranks") { check(DICOMM_ALLTOALL); }
+TEST_CASE("gather at 1024 ranks") { check(DICOMM_GATHER); }
+TEST_CASE("scatter at 1024 ranks") { check(DICOMM_SCATTER); }
