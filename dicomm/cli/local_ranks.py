@@ -64,13 +64,14 @@ def _start(command: Sequence[str], rank: int, ranks: int, port: int, quiet: bool
     # From "/", because `python -m` looks for modules where it stands first: in dicomm's source tree it would
     # find the package without its compiled half.
     return subprocess.Popen(
-        command, cwd="/", stdin=subprocess.DEVNULL, stdout=stdout, preexec_fn=_die_with(os.getpid())
+        command, cwd="/", stdin=subprocess.DEVNULL, stdout=stdout, preexec_fn=die_with(os.getpid())
     )
 
 
-def _die_with(parent: int) -> Callable[[], None]:
-    """What a child does before exec. A group of its own keeps the terminal's Ctrl-C to the parent, which ends
-    the ranks in order instead of letting each print a traceback."""
+def die_with(parent: int) -> Callable[[], None]:
+    """What a child does after the fork, so that it does not outlive its parent, this process. A group of its
+    own keeps the terminal's Ctrl-C to the parent, which ends its children in order instead of letting each
+    print a traceback."""
     prctl = ctypes.CDLL(None).prctl
 
     def in_child() -> None:

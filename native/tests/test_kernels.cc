@@ -13,7 +13,6 @@
 
 #include "base/names.h"
 #include "device/host/kernels.h"
-#include "device/host/small_float.h"
 
 using namespace dicomm;
 

@@ -132,6 +132,7 @@ def test_info_as_json() -> None:
     facts = json.loads(ok("info", "--json"))
     assert set(facts) == {"versions", "build", "interfaces", "torch_plugin", "vendor_libraries"}
     assert {"loopback", "tcp"} <= set(facts["build"]["transports"])
+    assert facts["build"]["kernels"] in {"portable", "avx2", "avx512", "neon"}
     assert "127.0.0.1" in facts["interfaces"]["lo"]["addresses"]
     for library in facts["vendor_libraries"].values():
         assert library["missing"] is None or (

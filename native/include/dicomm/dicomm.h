@@ -78,7 +78,8 @@ typedef struct dicomm_error {
 } dicomm_error;
 
 DICOMM_API uint32_t dicomm_abi_version(void);
-/* JSON object: version, compiler, flags, transports, algorithms (what `dicomm info` prints). */
+/* JSON object: version, abi, compiler, kernels (the instruction set that reductions use on this processor),
+   transports, algorithms (what `dicomm info` prints). */
 DICOMM_API size_t dicomm_build_info(char *buf, size_t cap);
 /* NULL for a value that is not in the list. */
 DICOMM_API const char *dicomm_status_name(int32_t status);

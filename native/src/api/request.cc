@@ -16,6 +16,7 @@ namespace {
 Request &of(dicomm_request *request) { return *reinterpret_cast<Request *>(request); }
 
 dicomm::Nanos until(int64_t timeout_ns) {
+  if (timeout_ns == 0) return 0;
   return timeout_ns < 0 ? dicomm::kNever : dicomm::deadline_after(timeout_ns);
 }
 

@@ -4,8 +4,8 @@
 #include "base/json.h"
 #include "base/names.h"
 #include "coll/schedule.h"
-#include "device/host/kernels.h"
-#include "exec/blocks.h"
+#include "device/host/kernel_table.h"
+#include "exec/scratch.h"
 #include "model/machine.h"
 #include "path/explain.h"
 #include "transport/registry.h"
@@ -72,6 +72,7 @@ size_t dicomm_build_info(char *buf, size_t cap) {
   return dicomm::answer(
       dicomm::concat("{\"version\": ", dicomm::json_string(DICOMM_VERSION), ", \"abi\": ",
                      DICOMM_ABI_VERSION + 0, ", \"compiler\": ", dicomm::json_string(__VERSION__),
+                     ", \"kernels\": ", dicomm::json_string(dicomm::chosen_kernels().name),
                      ", \"transports\": [", transports, "], \"algorithms\": [", algorithms, "]}"),
       buf, cap);
 }
@@ -105,7 +106,8 @@ dicomm_status dicomm_reduce_local(const void *const *inputs, size_t n, void *out
     arithmetic.size = static_cast<int>(n);
     if (op == DICOMM_PREMUL_SUM) dicomm::set_factor(arithmetic, factor);
     const auto elements = static_cast<uint64_t>(count);
-    const auto acc = dicomm::allocate_scratch(elements * dicomm_dtype_size(dicomm::accumulation_type(type)));
+    const auto acc = std::make_shared<dicomm::ScratchPool>()->take(
+        elements * dicomm_dtype_size(dicomm::accumulation_type(type)));
     using dicomm::Form;
     dicomm::copy_elements(arithmetic, acc.get(), Form::wide, inputs[0], Form::raw, elements, false);
     for (size_t i = 1; i < n; ++i) {

@@ -4,8 +4,14 @@ namespace dicomm::coll {
 
 namespace {
 
-// Slots: enough pieces under way to keep a link busy for as long as an answer takes to come back.
+// Slots of all members of a group together: enough pieces under way to keep a link busy until an answer comes
+// back, and not many more, because what answers waits behind them. The same number on both ends, or one
+// direction would run ahead of the other.
 constexpr size_t kCrossing = 8;
+
+size_t slots_of(const Groups &groups, int rank) {
+  return std::max<size_t>(kCrossing / groups.members(groups.of(rank)).size(), 2);
+}
 
 }  // namespace
 
@@ -15,9 +21,9 @@ Crossing::Crossing(Schedule &schedule, const Problem &problem, const Groups &gro
       rank_(problem.rank),
       element_(problem.element),
       wide_(problem.widened ? sizeof(float) : problem.element),
-      arrived_inputs_(schedule, Space::stage, room, kCrossing),
-      arrived_partials_(schedule, Space::acc, room, kCrossing),
-      leaving_(schedule, Space::acc, room, kCrossing) {}
+      arrived_inputs_(schedule, Space::stage, room, slots_of(groups, problem.rank)),
+      arrived_partials_(schedule, Space::acc, room, slots_of(groups, problem.rank)),
+      leaving_(schedule, Space::acc, room, slots_of(groups, problem.rank)) {}
 
 bool Crossing::as_inputs(int group) const {
   const size_t members = groups_.members(group).size();
@@ -39,14 +45,22 @@ void Crossing::partial(int from, int to, uint64_t count, Fold &mine, Fold &their
   if (rank_ == to) theirs.add(arrived_partials_.receive(from, count));
 }
 
+Crossing::Exchanged Crossing::exchange(int peer, const Operand &mine, uint64_t count) {
+  const bool input = as_inputs(groups_.of(peer));
+  return {schedule_.send(peer, mine.span, {mine.ready}),
+          (input ? arrived_inputs_ : arrived_partials_).receive(peer, count)};
+}
+
 uint32_t Crossing::spread(const Piece &piece, Span source, Span target, uint32_t ready, uint32_t free,
                           int except) {
-  for (int i = 1; i < groups_.size(); ++i) {
+  if (rank_ != piece.rank) {
+    const int group = groups_.of(rank_);
+    const bool receives = group != piece.home && group != except && rank_ == piece.driver(groups_, group);
+    return receives ? schedule_.recv(piece.rank, target, {free}) : ready;
+  }
+  for (int i = 1; i < groups_.size(); ++i) {  // not all homes to the first group first
     const int group = wrap(piece.home + i, groups_.size());
-    if (group == except) continue;
-    const int driver = piece.driver(groups_, group);
-    if (rank_ == piece.rank) schedule_.send(driver, source, {ready});
-    if (rank_ == driver) ready = schedule_.recv(piece.rank, target, {free});
+    if (group != except) schedule_.send(piece.driver(groups_, group), source, {ready});
   }
   return ready;
 }

@@ -17,6 +17,12 @@ class Crossing {
   void inputs(int group, Span input, int to, Fold &fold, uint32_t &read);
   // What `mine` holds at rank `from` to rank `to`, unfinished, where `theirs` gets it.
   void partial(int from, int to, uint64_t count, Fold &mine, Fold &theirs);
+  // `mine` to `peer` and the peer's to this rank. `sent`: `mine` has left.
+  struct Exchanged {
+    uint32_t sent;
+    Operand theirs;
+  };
+  Exchanged exchange(int peer, const Operand &mine, uint64_t count);
   // From the piece's own driver, who has it in `source` after `ready`, to the drivers of all other groups but
   // `except`; they let go of what was in `target` after `free`. Returns since when this rank has it.
   uint32_t spread(const Piece &piece, Span source, Span target, uint32_t ready, uint32_t free,

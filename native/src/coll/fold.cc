@@ -6,6 +6,7 @@ Slots::Slot Slots::take(uint64_t count) {
   const size_t i = turn_;
   turn_ = (turn_ + 1) % most_;
   if (i == places_.size()) {
+    places_.reserve(most_);
     uint64_t &total = space_ == Space::acc ? schedule_.acc_count : schedule_.stage_count;
     places_.push_back({total, Schedule::kNone});
     total += room_;

@@ -1,8 +1,8 @@
 // Reducing operands in their order, as they come, through scratch places that later ones use again.
 #pragma once
 
-#include <deque>
 #include <optional>
+#include <vector>
 
 #include "coll/schedule.h"
 
@@ -42,7 +42,7 @@ class Slots {
   Space space_;
   uint64_t room_;
   size_t most_, turn_ = 0;
-  std::deque<Place> places_;  // their addresses stay
+  std::vector<Place> places_;  // reserved at once: their addresses stay
 };
 
 // operand op operand op ..., pairwise from the left. Takes slots for partial results.

@@ -4,12 +4,21 @@ namespace dicomm::coll {
 
 namespace {
 
-constexpr size_t kArrived = 8;  // slots for the members' inputs
+// Slots for the inputs of the other members: a few pieces of each, within bounds. Fewer where a link is to be
+// kept busy, so that the first pieces leave before much else is done.
+size_t slots_of(const Groups &groups, int rank) {
+  const size_t others = groups.members(groups.of(rank)).size() - 1;
+  const size_t each = groups.size() > 1 ? 2 : 4;
+  return std::clamp<size_t>(each * others, 2 * each, 32);
+}
 
 }  // namespace
 
 Inside::Inside(Schedule &schedule, const Groups &groups, int rank, uint64_t room)
-    : schedule_(schedule), groups_(groups), rank_(rank), arrived_(schedule, Space::stage, room, kArrived) {}
+    : schedule_(schedule),
+      groups_(groups),
+      rank_(rank),
+      arrived_(schedule, Space::stage, room, slots_of(groups, rank)) {}
 
 void Inside::collect(int group, Span input, int at, Fold &fold, uint32_t &read) {
   if (rank_ != at) {

@@ -103,6 +103,7 @@ struct Problem {
   // The size the rules go by, equal on all ranks: the largest buffer; 0 in alltoall and where counts are
   // uneven, because ranks do not know one another's counts.
   uint64_t bytes() const;
+  bool operator==(const Problem &) const = default;
 };
 
 struct Algorithm {

@@ -1,8 +1,9 @@
 // Reductions on two levels: inside each group, then between the groups' drivers. With all ranks in one group
 // they are the flat `direct` ones.
 //
-// Every piece is reduced on one rank, its owner, and its result copied from there, so that all ranks get the
-// same bits: first the owner's group in rank order, then the other groups in theirs.
+// All ranks get the same bits. Every piece is reduced on one rank, its owner, first the owner's group in rank
+// order, then the other groups in theirs, and the result copied from there; or two groups exchange their
+// sums, and on both sides the first group's comes first.
 #include "coll/crossing.h"
 #include "coll/inside.h"
 
@@ -10,25 +11,32 @@ namespace dicomm::coll {
 
 namespace {
 
-constexpr size_t kPartials = 4;  // slots for sums that still lack an operand
+// Slots for sums that still lack an operand: another group's takes long to come.
+size_t partial_slots(const Groups &groups) { return groups.size() > 1 ? 8 : 2; }
+constexpr size_t kFinished = 4;  // slots for results on their way to the root
 
-// One rank's schedule under construction.
+// One rank's schedule under construction. Sums that are made here to leave have slots of their own, or they
+// would have to wait for those that need what others send.
 struct Reduction {
   Reduction(const Problem &problem, const Groups &all, const Pieces &pieces)
       : groups(all),
+        rank(problem.rank),
         inside(schedule, all, problem.rank, pieces.largest),
+        inside_leaving(schedule, all, problem.rank, pieces.largest),
         crossing(schedule, problem, all, pieces.largest),
-        partials(schedule, Space::acc, pieces.largest, kPartials) {}
+        partials(schedule, Space::acc, pieces.largest, partial_slots(all)),
+        partials_leaving(schedule, Space::acc, pieces.largest, 2) {}
 
   Fold fold() { return Fold(schedule, partials); }
 
   // What the members of `group` have in `input` to the rank `at`, into its fold.
   void contribute(const Piece &piece, int group, Span input, int at, Fold &into, uint32_t &read) {
+    if (rank != at && groups.of(rank) != group) return;
     if (group == groups.of(at)) return inside.collect(group, input, at, into, read);
     if (crossing.as_inputs(group)) return crossing.inputs(group, input, at, into, read);
     const int driver = piece.driver(groups, group);
-    Fold sum = fold();
-    inside.collect(group, input, driver, sum, read);
+    Fold sum(schedule, partials_leaving);
+    inside_leaving.collect(group, input, driver, sum, read);
     crossing.partial(driver, at, input.count, sum, into);
   }
 
@@ -42,9 +50,10 @@ struct Reduction {
 
   Schedule schedule;
   const Groups &groups;
-  Inside inside;
+  const int rank;
+  Inside inside, inside_leaving;
   Crossing crossing;
-  Slots partials;
+  Slots partials, partials_leaving;
 };
 
 std::vector<int> all_but(int groups, int except) {
@@ -55,7 +64,36 @@ std::vector<int> all_but(int groups, int except) {
   return out;
 }
 
+// Two groups: as many bytes cross when sums are exchanged as when sums cross one way and results the other,
+// but each piece only once, and no direction has to wait for the other. Twice the additions; not where sums
+// are wider than results.
+Schedule allreduce_exchange(const Problem &problem, const Groups &groups) {
+  const int group = groups.of(problem.rank);
+  const Pieces pieces = cut_evenly(groups, {0}, problem.count, problem.element);
+  Reduction r(problem, groups, pieces);
+  for (const Piece &piece : pieces.list) {
+    const Span input{Space::input, piece.offset, piece.count};
+    const Span output{Space::output, piece.offset, piece.count};
+    const int driver = piece.driver(groups, group);
+    uint32_t read = Schedule::kNone, here = Schedule::kNone;
+    Fold own = r.fold();
+    r.inside.collect(group, input, driver, own, read);
+    if (problem.rank == driver) {
+      const Operand mine = own.end();
+      const int peer = piece.driver(groups, 1 - group);
+      const auto [sent, theirs] = r.crossing.exchange(peer, mine, piece.count);
+      Fold sum = r.fold();
+      sum.add(group == 0 ? mine : theirs);
+      sum.add(group == 0 ? theirs : mine);
+      here = sum.end(output, true, {sent});  // output may be the memory of input
+    }
+    r.inside.spread(group, output, output, driver, here, read);
+  }
+  return std::move(r.schedule);
+}
+
 Schedule allreduce(const Problem &problem, const Groups &groups) {
+  if (groups.size() == 2 && !problem.widened) return allreduce_exchange(problem, groups);
   const int me = problem.rank;
   const Pieces pieces = cut_evenly(groups, all_but(groups.size(), -1), problem.count, problem.element);
   Reduction r(problem, groups, pieces);
@@ -96,7 +134,7 @@ Schedule reduce(const Problem &problem, const Groups &groups) {
   const auto homes = crosses ? all_but(groups.size(), root_group) : std::vector<int>{root_group};
   const Pieces pieces = cut_evenly(groups, homes, problem.count, problem.element);
   Reduction r(problem, groups, pieces);
-  Slots finished(r.schedule, Space::stage, pieces.largest, kPartials);
+  Slots finished(r.schedule, Space::stage, pieces.largest, kFinished);
   for (const Piece &piece : pieces.list) {
     const Span input{Space::input, piece.offset, piece.count};
     const Span output{Space::output, piece.offset, piece.count};

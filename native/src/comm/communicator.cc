@@ -4,7 +4,6 @@
 
 #include "base/names.h"
 #include "comm/plan.h"
-#include "exec/point_to_point.h"
 
 namespace dicomm {
 
@@ -14,7 +13,10 @@ Communicator::Communicator(Context &context, Setup setup)
       messenger_(context.messenger()),
       setup_(std::move(setup)) {}
 
-Communicator::~Communicator() { close(); }
+Communicator::~Communicator() {
+  close();
+  pair_spares_->close();
+}
 
 std::vector<int> Communicator::neighbours() const {
   std::vector<int> ranks;
@@ -71,8 +73,9 @@ Status Communicator::start_point_to_point(const dicomm_op &op, Nanos timeout, Re
   DICOMM_TRY(plan_point_to_point(op, size(), blocks));
   auto lock = engine_.lock();
   DICOMM_TRY(failed_);
-  auto *request = new PointToPoint(engine_, messenger_, *channel_, static_cast<dicomm_opcode>(op.opcode),
-                                   op.peer, op.tag, static_cast<dicomm_dtype>(op.dtype), std::move(blocks));
+  auto *request = PointToPoint::make({engine_, messenger_, *channel_, context_.scratch(), pair_spares_},
+                                     static_cast<dicomm_opcode>(op.opcode), op.peer, op.tag,
+                                     static_cast<dicomm_dtype>(op.dtype), std::move(blocks));
   out = request;
   launch(*request, timeout);
   request->start();
@@ -82,10 +85,10 @@ Status Communicator::start_point_to_point(const dicomm_op &op, Nanos timeout, Re
 
 Status Communicator::start_collective(const dicomm_op &op, Nanos timeout, Request *&out) {
   Collective::Plan plan;
-  DICOMM_TRY(plan_collective(op, setup_.topology, rules_, rank(), plan));
+  DICOMM_TRY(plan_collective(op, setup_.topology, rules_, rank(), programs_, plan));
   if (op.opcode == DICOMM_BROADCAST && !plan.input.empty()) {
     // The schedules know one buffer; the root's separate input goes there first.
-    Scratch copy = allocate_scratch(plan.input.bytes());
+    const Scratch copy = context_.scratch().take(plan.input.bytes());
     plan.input.pack(copy.get());
     plan.output.unpack(copy.get());
     plan.input = {};
@@ -94,7 +97,8 @@ Status Communicator::start_collective(const dicomm_op &op, Nanos timeout, Reques
   DICOMM_TRY(failed_);
   plan.seq = next_seq_;
   const Fingerprint mine = plan.fingerprint;
-  auto *request = new Collective(engine_, messenger_, *channel_, *this, std::move(plan));
+  auto *request =
+      Collective::make({engine_, messenger_, *channel_, *this, context_.scratch()}, std::move(plan));
   out = request;
   launch(*request, timeout);
   history_[static_cast<size_t>(next_seq_ % kHistory)] = mine;

@@ -15,6 +15,7 @@
 
 #include "comm/context.h"
 #include "exec/collective.h"
+#include "exec/point_to_point.h"
 #include "path/rules.h"
 #include "topology/topology.h"
 
@@ -82,6 +83,8 @@ class Communicator final : private ChannelOwner, private CollectiveOwner {
   Messenger &messenger_;
   Setup setup_;
   Rules rules_;
+  ProgramCache programs_;
+  const std::shared_ptr<Spares<PointToPoint>> pair_spares_ = std::make_shared<Spares<PointToPoint>>();
   Channel *channel_ = nullptr;
   Status failed_;
   std::set<int> hellos_;

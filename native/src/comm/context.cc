@@ -85,8 +85,7 @@ void Context::after_fork() {
 }
 
 void Context::share_host(int ranks) {
-  if (options_.spin >= 0) return;
-  engine_.set_spin(ranks > static_cast<int>(std::thread::hardware_concurrency()) ? 0 : kSpin);
+  if (ranks > static_cast<int>(std::thread::hardware_concurrency())) engine_.set_crowded(true);
 }
 
 void Context::log(uint32_t level, const std::string &line) const {

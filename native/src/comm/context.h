@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "exec/scratch.h"
 #include "p2p/messenger.h"
 #include "progress/engine.h"
 #include "transport/registry.h"
@@ -21,7 +22,7 @@ struct ContextOptions {
   uint32_t sockets_per_peer = 1;
   uint32_t log_level = 2;
   uint64_t eager_bytes = 64 << 10;
-  Nanos spin = -1;  // -1: kSpin while this host has a core per rank, else none
+  Nanos spin = -1;  // -1: kSpin
   Nanos handshake_timeout = 5 * kSecond;
 };
 
@@ -38,13 +39,14 @@ class Context {
 
   Engine &engine() { return engine_; }
   Messenger &messenger() { return messenger_; }
+  ScratchPool &scratch() { return *scratch_; }
   const PeerAddress &self() const { return self_; }
   const ContextOptions &options() const { return options_; }
   // The key to a peer's listener: from the job's secret, else what the peer published.
   Key key_for(const ContextId &id, const Key &published) const;
   bool has_secret() const { return !options_.secret.empty(); }
   void log(uint32_t level, const std::string &line) const;  // one line on stderr
-  // Told how many ranks share this host, so that waits do not spin on cores others need.
+  // Told how many ranks of a communicator share this host's cores.
   void share_host(int ranks);
   std::string info();  // JSON
 
@@ -53,12 +55,15 @@ class Context {
   void remove(Communicator &comm) { std::erase(comms_, &comm); }
 
  private:
-  static constexpr Nanos kSpin = 20 * kMicrosecond;
+  // A wake-up costs tens of microseconds where cores sleep deeply (virtual machines), so pairs that answer
+  // within that should not sleep.
+  static constexpr Nanos kSpin = 500 * kMicrosecond;
   static constexpr Nanos kGoodbye = kSecond;
 
   const ContextOptions options_;
   Engine engine_;
   Messenger messenger_;
+  const std::shared_ptr<ScratchPool> scratch_ = std::make_shared<ScratchPool>();
   Transports transports_;
   PeerAddress self_;
   std::vector<Communicator *> comms_;

@@ -195,7 +195,7 @@ Status plan_point_to_point(const dicomm_op &op, int size, BlockList &blocks) {
 }
 
 Status plan_collective(const dicomm_op &op, const Topology &topology, const Rules &rules, int rank,
-                       Collective::Plan &plan) {
+                       ProgramCache &programs, Collective::Plan &plan) {
   Problem problem;
   problem.op = static_cast<dicomm_opcode>(op.opcode);
   problem.rank = rank;
@@ -218,11 +218,15 @@ Status plan_collective(const dicomm_op &op, const Topology &topology, const Rule
   DICOMM_TRY(describe(op, plan.input, plan.output, problem));
   if (plan.output.overlaps_itself()) return wrong(op, "recv has elements that share memory");
 
-  const Rule &rule = rules.choose(problem, topology);
+  plan.program = programs.find(problem);
+  if (!plan.program) {
+    const Algorithm &algorithm = *rules.choose(problem, topology).algorithm;
+    plan.program = Program::compile(algorithm, algorithm.build(problem, topology));
+    programs.keep(problem, plan.program);
+  }
   plan.opcode = problem.op;
   plan.reducing = reducing(op.opcode);
-  plan.schedule = rule.algorithm->build(problem, topology);
-  plan.fingerprint = fingerprint_of(op, problem, *rule.algorithm);
+  plan.fingerprint = fingerprint_of(op, problem, *plan.program->algorithm);
   plan.stage_input = needs_staging(plan.input, plan.output, problem.element, problem);
   plan.arithmetic.dtype = dtype;
   plan.arithmetic.op = static_cast<dicomm_reduce>(op.reduce);

@@ -1,5 +1,5 @@
 // From the caller's dicomm_op to what the layers below need: checked blocks, a Problem, a Collective::Plan.
-// Pure.
+// Pure, but for the cache of programs.
 #pragma once
 
 #include "exec/collective.h"
@@ -9,7 +9,7 @@ namespace dicomm {
 
 // INVALID_ARGUMENT or NOT_SUPPORTED with what is wrong; nothing else is looked at before this returns OK.
 Status plan_collective(const dicomm_op &op, const Topology &topology, const Rules &rules, int rank,
-                       Collective::Plan &plan);
+                       ProgramCache &programs, Collective::Plan &plan);
 Status plan_point_to_point(const dicomm_op &op, int size, BlockList &blocks);
 // "allreduce(float32, sum, 10 elements)": one rank's call, for mismatch errors.
 std::string describe_call(const Fingerprint &fingerprint);

@@ -3,21 +3,14 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/error.h"
 #include "device/host/strided.h"
 
 namespace dicomm {
-
-struct AlignedFree {
-  void operator()(std::byte *memory) const;
-};
-using Scratch = std::unique_ptr<std::byte[], AlignedFree>;
-// Uninitialised, aligned for vector instructions; null for 0 bytes. Throws std::bad_alloc.
-Scratch allocate_scratch(uint64_t bytes);
 
 class BlockList {
  public:
@@ -27,12 +20,12 @@ class BlockList {
 
   uint64_t count() const { return count_; }
   uint64_t bytes() const { return count_ * element_; }
-  size_t size() const { return blocks_.size(); }
-  bool empty() const { return blocks_.empty(); }
-  uint64_t count_of(size_t block) const { return blocks_[block].count; }
+  size_t size() const { return blocks().size(); }
+  bool empty() const { return blocks().empty(); }
+  uint64_t count_of(size_t block) const { return blocks()[block].count; }
   // The blocks lie one after another without gaps, at base().
   bool contiguous() const { return contiguous_; }
-  std::byte *base() const { return blocks_.empty() ? nullptr : blocks_.front().data; }
+  std::byte *base() const { return base_; }
   void pack(std::byte *into) const;
   void unpack(const std::byte *from) const;
   // Do any two elements of the lists share memory (judged by extents)?
@@ -47,11 +40,16 @@ class BlockList {
     std::optional<Layout> layout;
   };
   void extent(const Block &block, const std::byte *&low, const std::byte *&high) const;
+  std::span<const Block> blocks() const {
+    return one_ ? std::span<const Block>(&*one_, 1) : std::span<const Block>(many_);
+  }
 
   size_t element_ = 1;
   uint64_t count_ = 0;
   bool contiguous_ = true;
-  std::vector<Block> blocks_;
+  std::byte *base_ = nullptr;
+  std::optional<Block> one_;  // most lists have one block: it needs no allocation
+  std::vector<Block> many_;
 };
 
 }  // namespace dicomm

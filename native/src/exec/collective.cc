@@ -1,85 +1,97 @@
 #include "exec/collective.h"
 
 #include <algorithm>
-#include <map>
 
 #include "base/names.h"
 
 namespace dicomm {
 
-Collective::Collective(Engine &engine, Messenger &messenger, Channel &channel, CollectiveOwner &owner,
-                       Plan plan)
-    : Request(plan.opcode, std::max(plan.input.bytes(), plan.output.bytes())),
-      engine_(engine),
-      messenger_(messenger),
-      channel_(channel),
-      owner_(owner),
-      plan_(std::move(plan)),
-      element_(dicomm_dtype_size(plan_.arithmetic.dtype)),
-      wide_(dicomm_dtype_size(accumulation_type(plan_.arithmetic.dtype))),
-      left_(plan_.schedule.steps.size()) {
-  seq = plan_.seq;
-  const Schedule &schedule = plan_.schedule;
-  input_ = plan_.input.base();
-  output_ = plan_.output.base();
-  if (!plan_.input.contiguous() || plan_.stage_input) {
-    packed_input_ = allocate_scratch(plan_.input.bytes());
-    plan_.input.pack(packed_input_.get());
-    input_ = packed_input_.get();
+Collective *Collective::make(const Place &place, Plan plan) {
+  Collective *made = plan.program->spares.take();
+  if (made == nullptr) made = new Collective(place, plan);
+  try {
+    made->prepare(std::move(plan));
+  } catch (...) {
+    delete made;
+    throw;
   }
-  if (!plan_.output.contiguous()) {
-    packed_output_ = allocate_scratch(plan_.output.bytes());
-    // broadcast reads the root's output, and what no schedule writes must come back as it was.
-    plan_.output.pack(packed_output_.get());
-    output_ = packed_output_.get();
-  }
-  acc_ = allocate_scratch(schedule.acc_count * wide_);
-  stage_ = allocate_scratch(schedule.stage_count * element_);
+  return made;
+}
 
-  const size_t n = schedule.steps.size();
-  missing_.resize(n);
-  first_dependent_.assign(n + 1, 0);
-  slot_.resize(n);
-  std::map<int, uint64_t> sent, received;  // ordinals per peer
-  size_t sends = 0, receives = 0;
-  for (size_t i = 0; i < n; ++i) {
-    const Step &step = schedule.steps[i];
-    missing_[i] = step.dep_count;
-    for (uint32_t d = 0; d < step.dep_count; ++d) ++first_dependent_[schedule.deps[step.first_dep + d] + 1];
-    if (step.kind == StepKind::send) slot_[i] = static_cast<uint32_t>(sends++);
-    if (step.kind == StepKind::recv) slot_[i] = static_cast<uint32_t>(receives++);
-  }
-  for (size_t i = 0; i < n; ++i) first_dependent_[i + 1] += first_dependent_[i];
-  dependents_.resize(schedule.deps.size());
-  std::vector<uint32_t> fill(first_dependent_.begin(), first_dependent_.end() - 1);
-  sends_ = std::vector<SendTask>(sends);
-  receives_ = std::vector<RecvTask>(receives);
-  for (size_t i = 0; i < n; ++i) {
-    const Step &step = schedule.steps[i];
-    for (uint32_t d = 0; d < step.dep_count; ++d) {
-      dependents_[fill[schedule.deps[step.first_dep + d]]++] = static_cast<uint32_t>(i);
-    }
+Collective::Collective(const Place &place, const Plan &plan)
+    : Request(plan.opcode, 0), place_(place), sends_(plan.program->sends), receives_(plan.program->receives) {
+  ready_.reserve(plan.program->missing.size());
+}
+
+void Collective::dispose() {
+  const auto program = std::move(plan_.program);  // its end is the end of its spares
+  program->spares.give(this);
+}
+
+void Collective::prepare(Plan plan) {
+  renew(plan.opcode, std::max(plan.input.bytes(), plan.output.bytes()));
+  plan_ = std::move(plan);
+  seq = plan_.seq;
+  element_ = dicomm_dtype_size(plan_.arithmetic.dtype);
+  wide_ = dicomm_dtype_size(accumulation_type(plan_.arithmetic.dtype));
+  missing_ = plan_.program->missing;
+  left_ = missing_.size();
+  ready_.clear();
+  probed.clear();
+  take_memory();
+  const auto &steps = plan_.program->schedule.steps;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const Step &step = steps[i];
+    const MatchKey key{true, static_cast<uint32_t>(seq), plan_.program->ordinal[i]};
     if (step.kind == StepKind::send) {
-      SendTask &task = sends_[slot_[i]];
+      SendTask &task = sends_[plan_.program->slot[i]];
+      task = {};
       task.owner = this;
       task.index = static_cast<uint32_t>(i);
       task.peer = step.peer;
-      task.key = {true, static_cast<uint32_t>(seq), sent[step.peer]++};
+      task.key = key;
       task.fingerprint = plan_.fingerprint;
       task.data = address(step.a);
       task.bytes = bytes_of(step.a);
     } else if (step.kind == StepKind::recv) {
-      RecvTask &task = receives_[slot_[i]];
+      RecvTask &task = receives_[plan_.program->slot[i]];
+      task.renew();
       task.owner = this;
       task.index = static_cast<uint32_t>(i);
       task.peer = step.peer;
-      task.key = {true, static_cast<uint32_t>(seq), received[step.peer]++};
+      task.key = key;
       task.fingerprint = plan_.fingerprint;
       task.data = address(step.dst);
       task.capacity = bytes_of(step.dst);
     }
   }
-  ready_.reserve(n);
+}
+
+void Collective::take_memory() {
+  const Schedule &schedule = plan_.program->schedule;
+  input_ = plan_.input.base();
+  output_ = plan_.output.base();
+  if (!plan_.input.contiguous() || plan_.stage_input) {
+    packed_input_ = place_.memory.take(plan_.input.bytes());
+    plan_.input.pack(packed_input_.get());
+    input_ = packed_input_.get();
+  }
+  if (!plan_.output.contiguous()) {
+    packed_output_ = place_.memory.take(plan_.output.bytes());
+    // broadcast reads the root's output, and what no schedule writes must come back as it was.
+    plan_.output.pack(packed_output_.get());
+    output_ = packed_output_.get();
+  }
+  place_.memory.provide(acc_, schedule.acc_count * wide_);
+  place_.memory.provide(stage_, schedule.stage_count * element_);
+}
+
+// The caller may keep the request for long. What is small stays for the next operation.
+void Collective::release_memory() {
+  packed_input_ = {};
+  packed_output_ = {};
+  acc_.trim();
+  stage_.trim();
 }
 
 std::byte *Collective::address(const Span &span) const {
@@ -124,7 +136,7 @@ void Collective::run() {
     const std::optional<Status> end = begin(step);
     if (!end) continue;
     if (!end->ok()) {
-      ended(step, *end, plan_.schedule.steps[step].peer);
+      ended(step, *end, plan_.program->schedule.steps[step].peer);
       break;
     }
     settle(step);
@@ -134,12 +146,12 @@ void Collective::run() {
 }
 
 std::optional<Status> Collective::begin(uint32_t index) {
-  const Step &step = plan_.schedule.steps[index];
+  const Step &step = plan_.program->schedule.steps[index];
   switch (step.kind) {
     case StepKind::send:
-      return messenger_.send(channel_, sends_[slot_[index]]);
+      return place_.messenger.send(place_.channel, sends_[plan_.program->slot[index]]);
     case StepKind::recv:
-      return messenger_.receive(channel_, receives_[slot_[index]]);
+      return place_.messenger.receive(place_.channel, receives_[plan_.program->slot[index]]);
     case StepKind::copy:
       copy_elements(plan_.arithmetic, address(step.dst), form(step.dst), address(step.a), form(step.a),
                     step.a.count, step.finish);
@@ -154,15 +166,17 @@ std::optional<Status> Collective::begin(uint32_t index) {
 
 void Collective::settle(uint32_t step) {
   --left_;
-  for (uint32_t d = first_dependent_[step]; d < first_dependent_[step + 1]; ++d) {
-    if (--missing_[dependents_[d]] == 0) ready_.push_back(dependents_[d]);
+  const Program &program = *plan_.program;
+  for (uint32_t d = program.first_dependent[step]; d < program.first_dependent[step + 1]; ++d) {
+    const uint32_t dependent = program.dependents[d];
+    if (--missing_[dependent] == 0) ready_.push_back(dependent);
   }
 }
 
 void Collective::ended(uint32_t step, const Status &status, int peer) {
   if (done()) return;
   if (!status.ok()) {
-    owner_.on_collective_failed(describe(status.with([&](Failure &f) {
+    place_.owner.on_collective_failed(describe(status.with([&](Failure &f) {
       if (f.peer < 0) f.peer = peer;
     })));
     return;
@@ -178,17 +192,19 @@ void Collective::on_received(RecvTask &task, const Status &status) { ended(task.
 
 void Collective::finish() {
   if (packed_output_) plan_.output.unpack(packed_output_.get());
-  engine_.complete(*this, {});
+  release_memory();
+  place_.engine.complete(*this, {});
 }
 
 void Collective::fail(const Status &why) {
   if (done()) return;
-  for (SendTask &task : sends_) messenger_.cancel(channel_, task);
-  for (RecvTask &task : receives_) messenger_.cancel(channel_, task);
-  engine_.complete(*this, describe(why));
+  for (SendTask &task : sends_) place_.messenger.cancel(place_.channel, task);
+  for (RecvTask &task : receives_) place_.messenger.cancel(place_.channel, task);
+  release_memory();
+  place_.engine.complete(*this, describe(why));
 }
 
-void Collective::give_up(const Status &why) { owner_.on_collective_failed(describe(why)); }
+void Collective::give_up(const Status &why) { place_.owner.on_collective_failed(describe(why)); }
 
 std::vector<int> Collective::awaited() const {
   std::vector<int> ranks;
@@ -222,7 +238,7 @@ bool Collective::needs(int rank, bool gone) const {
 std::string Collective::waiting_for() const {
   const std::vector<int> ranks = awaited();
   if (ranks.empty()) return "while its data was on the way";
-  std::string text = "waiting for " + owner_.describe_rank(ranks.front());
+  std::string text = "waiting for " + place_.owner.describe_rank(ranks.front());
   if (ranks.size() > 1) text += concat(" and ", ranks.size() - 1, " more");
   return text;
 }
@@ -232,7 +248,7 @@ Status Collective::describe(const Status &why) const {
     if (!f.op.empty()) return;  // another operation failed first; its story is the one to tell
     f.op = opcode_name(opcode);
     f.seq = seq;
-    f.rank = channel_.rank;
+    f.rank = place_.channel.rank;
     f.bytes = bytes;
     f.waited_ns = now() - started;
     if (f.peer < 0) {
@@ -240,8 +256,8 @@ Status Collective::describe(const Status &why) const {
       if (!ranks.empty()) f.peer = ranks.front();
     }
     if (f.peer >= 0) {
-      f.peer_host = channel_.peers[static_cast<size_t>(f.peer)].host;
-      f.path = messenger_.path(channel_, f.peer);
+      f.peer_host = place_.channel.peers[static_cast<size_t>(f.peer)].host;
+      f.path = place_.messenger.path(place_.channel, f.peer);
     }
   });
 }

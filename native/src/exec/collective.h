@@ -4,9 +4,10 @@
 
 #include <vector>
 
-#include "coll/schedule.h"
 #include "device/host/kernels.h"
 #include "exec/blocks.h"
+#include "exec/program.h"
+#include "exec/scratch.h"
 #include "p2p/messenger.h"
 #include "progress/engine.h"
 
@@ -27,15 +28,23 @@ class Collective final : public Request, private TransferOwner {
   struct Plan {
     dicomm_opcode opcode;
     int64_t seq;
-    Schedule schedule;
+    std::shared_ptr<const Program> program;
     Arithmetic arithmetic;
     bool reducing = false;
     Fingerprint fingerprint;
     BlockList input, output;
     bool stage_input = false;  // input shares memory with output in a way the schedule does not allow for
   };
-  // Allocates everything the schedule needs; throws std::bad_alloc.
-  Collective(Engine &engine, Messenger &messenger, Channel &channel, CollectiveOwner &owner, Plan plan);
+  struct Place {  // where it runs; outlives it
+    Engine &engine;
+    Messenger &messenger;
+    Channel &channel;
+    CollectiveOwner &owner;
+    ScratchPool &memory;
+  };
+  // A new one, or one that has run the program before. Allocates everything the schedule needs; throws
+  // std::bad_alloc.
+  static Collective *make(const Place &place, Plan plan);
 
   void start();  // lock held; the request may be done on return
   void fail(const Status &why) override;
@@ -48,6 +57,11 @@ class Collective final : public Request, private TransferOwner {
   const Fingerprint &fingerprint() const { return plan_.fingerprint; }
 
  private:
+  friend class Spares<Collective>;
+  Collective(const Place &place, const Plan &plan);
+  void prepare(Plan plan);
+  void dispose() override;
+
   void on_sent(SendTask &task, const Status &status) override;
   void on_received(RecvTask &task, const Status &status) override;
   void ended(uint32_t step, const Status &status, int peer);
@@ -55,29 +69,25 @@ class Collective final : public Request, private TransferOwner {
   std::optional<Status> begin(uint32_t step);
   void settle(uint32_t step);  // a step has completed: its dependents may start
   void finish();
+  void take_memory();
+  void release_memory();
 
   std::byte *address(const Span &span) const;
   uint64_t bytes_of(const Span &span) const;
   Form form(const Span &span) const;
   Status describe(const Status &why) const;
 
-  Engine &engine_;
-  Messenger &messenger_;
-  Channel &channel_;
-  CollectiveOwner &owner_;
+  const Place place_;
   Plan plan_;
   std::byte *input_ = nullptr;
   std::byte *output_ = nullptr;
   Scratch packed_input_, packed_output_, acc_, stage_;
-  size_t element_, wide_;
-  std::vector<uint32_t> missing_;          // per step: dependencies that have not completed
-  std::vector<uint32_t> first_dependent_;  // into dependents_, per step, one more at the end
-  std::vector<uint32_t> dependents_;
-  std::vector<uint32_t> slot_;  // per step: index into sends_ or receives_
+  size_t element_ = 0, wide_ = 0;
+  std::vector<uint32_t> missing_;  // per step: dependencies that have not completed
   std::vector<SendTask> sends_;
   std::vector<RecvTask> receives_;
   std::vector<uint32_t> ready_;
-  size_t left_;
+  size_t left_ = 0;
   bool running_ = false;
 };
 

@@ -6,16 +6,31 @@
 
 namespace dicomm {
 
-PointToPoint::PointToPoint(Engine &engine, Messenger &messenger, Channel &channel, dicomm_opcode opcode,
-                           int peer, uint64_t tag, dicomm_dtype dtype, BlockList blocks)
-    : Request(opcode, blocks.bytes()),
-      engine_(engine),
-      messenger_(messenger),
-      channel_(channel),
-      blocks_(std::move(blocks)) {
+PointToPoint *PointToPoint::make(const Place &place, dicomm_opcode opcode, int peer, uint64_t tag,
+                                 dicomm_dtype dtype, BlockList blocks) {
+  PointToPoint *made = place.spares->take();
+  if (made == nullptr) made = new PointToPoint(place);
+  made->renew(opcode, blocks.bytes());
+  try {
+    made->prepare(place, peer, tag, dtype, std::move(blocks));
+  } catch (...) {
+    delete made;
+    throw;
+  }
+  return made;
+}
+
+void PointToPoint::dispose() {
+  const auto spares = std::move(spares_);
+  spares->give(this);
+}
+
+void PointToPoint::prepare(const Place &place, int peer, uint64_t tag, dicomm_dtype dtype, BlockList blocks) {
+  spares_ = place.spares;
+  blocks_ = std::move(blocks);
   std::byte *data = blocks_.base();
   if (!blocks_.contiguous()) {
-    packed_ = allocate_scratch(bytes);
+    packed_ = place.memory.take(bytes);
     data = packed_.get();
     blocks_.pack(data);  // also before a receive: a shorter message leaves the rest as it was
   }
@@ -23,6 +38,8 @@ PointToPoint::PointToPoint(Engine &engine, Messenger &messenger, Channel &channe
   fingerprint.opcode = DICOMM_SEND;
   fingerprint.dtype = static_cast<uint8_t>(dtype);
   const MatchKey key{false, 0, tag};
+  send_ = {};
+  receive_.renew();
   if (sending()) {
     send_.owner = this;
     send_.peer = peer;
@@ -59,6 +76,7 @@ void PointToPoint::end(const Status &status) {
       if (packed_) blocks_.unpack(packed_.get());
     }
   }
+  packed_ = {};
   engine_.complete(*this, told);
 }
 
@@ -67,6 +85,7 @@ void PointToPoint::fail(const Status &why) {
   const Status told = describe(why);
   messenger_.cancel(channel_, send_);
   messenger_.cancel(channel_, receive_);
+  packed_ = {};
   engine_.complete(*this, told);
 }
 

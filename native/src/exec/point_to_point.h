@@ -2,16 +2,25 @@
 #pragma once
 
 #include "exec/blocks.h"
+#include "exec/scratch.h"
 #include "p2p/messenger.h"
 #include "progress/engine.h"
+#include "progress/spares.h"
 
 namespace dicomm {
 
 class PointToPoint final : public Request, private TransferOwner {
  public:
+  struct Place {  // where it runs; outlives it, but for `spares`, which each request holds
+    Engine &engine;
+    Messenger &messenger;
+    Channel &channel;
+    ScratchPool &memory;
+    std::shared_ptr<Spares<PointToPoint>> spares;
+  };
   // `peer` may be ANY_SOURCE for a receive. Throws std::bad_alloc.
-  PointToPoint(Engine &engine, Messenger &messenger, Channel &channel, dicomm_opcode opcode, int peer,
-               uint64_t tag, dicomm_dtype dtype, BlockList blocks);
+  static PointToPoint *make(const Place &place, dicomm_opcode opcode, int peer, uint64_t tag,
+                            dicomm_dtype dtype, BlockList blocks);
 
   void start();  // lock held; the request may be done on return
   void fail(const Status &why) override;
@@ -20,6 +29,15 @@ class PointToPoint final : public Request, private TransferOwner {
   bool needs(int rank, bool gone) const override;
 
  private:
+  friend class Spares<PointToPoint>;
+  explicit PointToPoint(const Place &place)
+      : Request(DICOMM_SEND, 0),
+        engine_(place.engine),
+        messenger_(place.messenger),
+        channel_(place.channel) {}
+  void prepare(const Place &place, int peer, uint64_t tag, dicomm_dtype dtype, BlockList blocks);
+  void dispose() override;
+
   void on_sent(SendTask &task, const Status &status) override;
   void on_received(RecvTask &task, const Status &status) override;
   void end(const Status &status);
@@ -29,6 +47,7 @@ class PointToPoint final : public Request, private TransferOwner {
   Engine &engine_;
   Messenger &messenger_;
   Channel &channel_;
+  std::shared_ptr<Spares<PointToPoint>> spares_;  // null while it is spare
   BlockList blocks_;
   Scratch packed_;
   SendTask send_;

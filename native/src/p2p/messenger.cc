@@ -195,6 +195,32 @@ void Messenger::recycle(Arrival *arrival) {
   free_arrivals_.push_back(arrival);
 }
 
+// With room for `size` bytes.
+std::unique_ptr<Unexpected> Messenger::unexpected(const Wire &wire, Link &link, size_t size) {
+  std::unique_ptr<Unexpected> message;
+  if (spare_unexpected_.empty()) {
+    message = std::make_unique<Unexpected>();
+  } else {
+    message = std::move(spare_unexpected_.back());
+    spare_unexpected_.pop_back();
+  }
+  message->wire = wire;
+  message->link = &link;
+  message->complete = false;
+  message->claimant = nullptr;
+  if (message->capacity < size) {
+    message->payload = std::make_unique_for_overwrite<std::byte[]>(size);
+    message->capacity = size;
+  }
+  return message;
+}
+
+// Small ones are kept: a message often comes just before it is asked for.
+void Messenger::recycle(std::unique_ptr<Unexpected> message) {
+  if (message->capacity > kSparePayload || spare_unexpected_.size() >= kSpareUnexpected) return;
+  spare_unexpected_.push_back(std::move(message));
+}
+
 void Messenger::drop_arrivals(Link &link) {
   for (auto &arrival : arrivals_) {
     if (arrival->link == &link) recycle(arrival.get());

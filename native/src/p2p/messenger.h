@@ -78,6 +78,8 @@ class Messenger final : public Sink {
   static constexpr size_t kEarlyChannels = 4096;
   static constexpr size_t kEarlyMessages = 65536;
   static constexpr size_t kClosedKept = 65536;
+  static constexpr size_t kSpareUnexpected = 64;
+  static constexpr size_t kSparePayload = 4096;
 
   // messenger.cc: links, channels, control messages
   static bool holds(const Channel &channel, int rank, const Link &link);
@@ -94,6 +96,8 @@ class Messenger final : public Sink {
   template <class Dropped>
   void drop_unexpected(Channel &channel, Dropped dropped);
   void drop_arrivals(Link &link);
+  std::unique_ptr<Unexpected> unexpected(const Wire &wire, Link &link, size_t size);
+  void recycle(std::unique_ptr<Unexpected> message);
   static void tell_gone(Channel &channel, const Link &link, int rank);
 
   // protocol.cc: eager and rendezvous
@@ -123,6 +127,7 @@ class Messenger final : public Sink {
       closed_;  // channels detached here -> our rank: late messages get a bye
   std::vector<std::unique_ptr<Arrival>> arrivals_;
   std::vector<Arrival *> free_arrivals_;
+  std::vector<std::unique_ptr<Unexpected>> spare_unexpected_;
   std::unordered_map<const Unexpected *, std::unique_ptr<Unexpected>> claimed_;
   size_t early_channels_ = 0;
   uint64_t ids_ = 0;

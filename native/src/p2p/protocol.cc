@@ -114,6 +114,7 @@ std::optional<Status> Messenger::claim(RecvTask &task, std::unique_ptr<Unexpecte
   }
   if (task.failure.ok() && task.bytes > 0) std::memcpy(task.data, message->payload.get(), task.bytes);
   consumed(*message->link, task.bytes + kEntryCost);
+  recycle(std::move(message));
   task.state = RecvTask::State::done;
   return task.failure;
 }
@@ -131,10 +132,7 @@ Incoming *Messenger::on_eager(Channel &channel, Link &link, const Wire &wire, si
     task->arrivals.push_back(into);
     return into;
   }
-  auto message = std::make_unique<Unexpected>();
-  message->wire = wire;
-  message->link = &link;
-  message->payload = std::make_unique_for_overwrite<std::byte[]>(size);
+  auto message = unexpected(wire, link, size);
   into->data = message->payload.get();
   into->unexpected = &channel.keep(std::move(message));
   return into;
@@ -175,10 +173,7 @@ void Messenger::on_offer(Channel &channel, Link &link, const Wire &wire) {
     if (!task->failure.ok() || task->bytes == 0) finish(*task, task->failure);
     return;
   }
-  auto message = std::make_unique<Unexpected>();
-  message->wire = wire;
-  message->link = &link;
-  channel.keep(std::move(message));
+  channel.keep(unexpected(wire, link, 0));
 }
 
 // Answers an offer: send it, or why it will never be taken.

@@ -81,6 +81,13 @@ struct RecvTask {
   uint64_t sender_id = 0;
   std::vector<Arrival *> arrivals;  // payloads being read into `data`
   Unexpected *claimed = nullptr;    // a message still arriving in a buffer of its own
+
+  // As new, for the next message; keeps the memory it has.
+  void renew() {
+    auto memory = std::move(arrivals);
+    *this = RecvTask();
+    arrivals = std::move(memory);
+  }
 };
 
 // A payload on its way in: into a receive, into an unexpected message, or nowhere.
@@ -97,6 +104,7 @@ struct Unexpected {
   Link *link = nullptr;
   uint64_t order = 0;  // of arrival, within the channel
   std::unique_ptr<std::byte[]> payload;
+  size_t capacity = 0;  // of payload
   bool complete = false;
   RecvTask *claimant = nullptr;
 };

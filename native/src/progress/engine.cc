@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 
@@ -149,7 +150,7 @@ void Engine::poll() {
   Reactor::Batch batch;
   reactor_.peek(batch);
   reactor_.dispatch(batch);
-  expire();
+  if (!batch.brief) expire();
   settle();
 }
 
@@ -197,10 +198,13 @@ WaitEnd Engine::wait(Request *const *requests, size_t count, Nanos until) {
   if (any_done(requests, count)) return WaitEnd::done;
   enter();
   Lock lock(mutex_, std::defer_lock);
-  const Nanos spin_end = std::min(until, now() + spin_);
+  const bool crowded = crowded_.load(std::memory_order_relaxed);
+  const unsigned look_up = crowded ? kLookUpCrowded : kLookUp;
+  const Nanos start = until == 0 ? 0 : now();
+  const Nanos spin_end = std::min(until, start + spin_);
   WaitEnd end = WaitEnd::done;
   bool done = false;
-  do {
+  for (unsigned looks = 1;; ++looks) {
     if (lock.try_lock()) {
       poll();
       lock.unlock();
@@ -208,9 +212,15 @@ WaitEnd Engine::wait(Request *const *requests, size_t count, Nanos until) {
       relax();
     }
     done = any_done(requests, count);
-  } while (!done && now() < spin_end);
+    if (done || until == 0) break;
+    if (looks % look_up != 0) continue;
+    const Nanos time = now();
+    if (time >= spin_end) break;
+    if (crowded || time - start > kKeepCore) sched_yield();
+  }
 
-  if (!done) {
+  if (!done && until == 0) end = WaitEnd::timed_out;
+  if (!done && until != 0) {
     lock.lock();
     Waiter me;
     for (size_t i = 0; i < count; ++i) requests[i]->waiters.push_back(&me);

@@ -60,13 +60,19 @@ class Engine {
   // Until one of the requests is done; until 0: one poll.
   WaitEnd wait(Request *const *requests, size_t count, Nanos until);
   Nanos spin() const { return spin_; }
-  void set_spin(Nanos spin) { spin_ = spin; }
+  // More ranks than cores: whoever polls yields its core, for the one it waits for may need it.
+  void set_crowded(bool crowded) { crowded_ = crowded; }
   // In a forked child, where the thread does not exist and the lock may be held for ever.
   void after_fork();
 
  private:
   static constexpr Nanos kRest = 250 * kMicrosecond;
   static constexpr Nanos kLongSleep = 2 * kMillisecond;
+  // Polls between looks at the clock.
+  static constexpr unsigned kLookUp = 32;
+  static constexpr unsigned kLookUpCrowded = 4;
+  // Who yields is slow to answer; who does not may keep from its core the very rank it waits for.
+  static constexpr Nanos kKeepCore = 10 * kMicrosecond;
 
   void enter() {
     callers_.fetch_add(1);
@@ -85,7 +91,8 @@ class Engine {
 
   std::mutex mutex_;
   Reactor reactor_;
-  std::atomic<Nanos> spin_;
+  const Nanos spin_;
+  std::atomic<bool> crowded_{false};
   Request *active_ = nullptr;
   Nanos next_deadline_ = kNever;  // never later than the earliest deadline of an active request
 

@@ -69,7 +69,8 @@ void Reactor::disarm() {
 void Reactor::peek(Batch &batch) {
   batch.count = 0;
   batch.interrupted = false;
-  if (pollers_.empty() || ++peeks_ % kPeekEvery == 0) fetch(batch, 0);
+  batch.brief = !pollers_.empty() && ++peeks_ % kPeekEvery != 0;
+  if (!batch.brief) fetch(batch, 0);
   batch.blocking = false;
 }
 
@@ -122,7 +123,7 @@ bool Reactor::dispatch(Batch &batch) {
     }
     std::erase(pollers_, nullptr);
   }
-  while (!timers_.empty() && timers_.begin()->first.first <= now()) {
+  while (!batch.brief && !timers_.empty() && timers_.begin()->first.first <= now()) {
     auto task = std::move(timers_.begin()->second);
     timers_.erase(timers_.begin());
     task();

@@ -75,10 +75,10 @@ class Reactor {
     int count = 0;
     bool interrupted = false;
     bool blocking = false;  // only who may have slept consumes kicks: they are for the sleeper
+    bool brief = false;     // only pollers were looked at, neither the kernel nor the clock
   };
   void fetch(Batch &batch, Nanos until);
-  // Never blocks. While there are pollers, asks the kernel only every few calls: polling them is what is
-  // fast.
+  // Never blocks. While there are pollers, most calls are brief: polling them is what is fast.
   void peek(Batch &batch);
   // Runs handlers, due timers and posted tasks until no posted task is left. Lock held. True if anything ran.
   bool dispatch(Batch &batch);

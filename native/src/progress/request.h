@@ -32,7 +32,7 @@ class Request {
 
   void retain() { references_.fetch_add(1, std::memory_order_relaxed); }
   void release() {
-    if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+    if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) dispose();
   }
 
   // Ends the request early: takes back what the layers below hold of it, then completes it with `why`,
@@ -48,7 +48,7 @@ class Request {
   // True when the request could still be taken back and was (it is then complete with CANCELED).
   virtual bool cancel() { return false; }
 
-  const dicomm_opcode opcode;
+  dicomm_opcode opcode;
   uint64_t bytes;               // a completed receive: received
   int source = -1;              // a completed receive: the sender
   int64_t seq = -1;             // collectives
@@ -66,6 +66,19 @@ class Request {
 
  protected:
   virtual ~Request() = default;
+  // Nobody holds it any more. Kinds that are started often keep their objects (Spares) and renew() them.
+  virtual void dispose() { delete this; }
+  void renew(dicomm_opcode code, uint64_t size) {
+    opcode = code;
+    bytes = size;
+    source = -1;
+    seq = -1;
+    notify = nullptr;
+    notify_arg = nullptr;
+    status_ = {};
+    references_.store(1, std::memory_order_relaxed);
+    done_.store(false, std::memory_order_relaxed);
+  }
 
  private:
   friend class Engine;

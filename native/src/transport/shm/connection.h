@@ -87,7 +87,7 @@ class ShmConnection final : public Connection, private Poller {
   void fail(const Status &why);
 
   // Below this a copy through the ring is as fast as the system call.
-  static constexpr size_t kFetchBytes = 16 << 10;
+  static constexpr size_t kFetchBytes = 96 << 10;
   static constexpr uint64_t kFetch = uint64_t{1} << 62;
   static constexpr uint64_t kGoodbye = ~uint64_t{0};
   static constexpr size_t kFrameHead = sizeof(uint64_t) + kHeaderBytes;
