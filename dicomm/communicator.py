@@ -110,9 +110,8 @@ class Communicator(ObjectOperations):
         count: elements of dtype in this rank's buffer (per part where the operation has parts).
         """
         opcode = -1
-        if op:
-            if (opcode := OPCODES.get(op.upper(), -1)) < 0:
-                raise InvalidArgument(f"op {op!r} is not one of {', '.join(OPCODES).lower()}")
+        if op and (opcode := OPCODES.get(op.upper(), -1)) < 0:
+            raise InvalidArgument(f"op {op!r} is not one of {', '.join(OPCODES).lower()}")
         hosts = self._info()["host_of_rank"] if op else None
         algorithms = self._context.config.algorithms
         return _native.explain(

@@ -66,7 +66,7 @@ def _hosts_option(ctx: click.Context, param: click.Parameter, value: str | None)
 )
 @click.option("--dtype", default="float32", show_default=True, type=click.Choice(DTYPES))
 @click.option("--algorithms", default="", help='Rules before the built-in ones, such as "allreduce:ring".')
-@click.option("--simulate", is_flag=True, help="Predict the time of every algorithm instead of listing steps.")
+@click.option("--simulate", is_flag=True, help="Predict the time of every algorithm; list no steps.")
 @_machine_options
 @click.option("--eager", callback=size_option, help="With --simulate. Longer messages ask first.")
 def command(
@@ -83,8 +83,8 @@ def command(
 ) -> None:
     """Print the rule that wins for OP at SIZE and the steps of one rank; without OP, the whole table.
 
-    SIZE is bytes with K, M or G, as in `dicomm explain allreduce 4M --ranks 8`. With --simulate, print how long
-    all ranks take by a model of the machine, beside what no algorithm can beat, as in
+    SIZE is bytes with K, M or G, as in `dicomm explain allreduce 4M --ranks 8`. With --simulate, print how
+    long all ranks take by a model of the machine, beside what no algorithm can beat, as in
     `dicomm explain allreduce 4M --hosts 8,8,4 --simulate --nic-gbps 25`.
     """
     from dicomm import _native

@@ -178,6 +178,10 @@ TEST_CASE("the simulator sees broken schedules") {
     finish.schedules[2].steps[i].finish = !finish.schedules[2].steps[i].finish;
     const bool matters = good.schedules[2].steps[i].kind == StepKind::reduce;
     if (matters) CHECK(!simulate::execute(finish, random).empty());
+
+    simulate::Job doubled = good;  // one rank's contribution twice, another's not at all
+    doubled.schedules[2].steps[i].b = doubled.schedules[2].steps[i].a;
+    if (matters) CHECK(!simulate::execute(doubled, random).empty());
   }
   CHECK(missed == 0);
   simulate::Job lost = good;

@@ -16,21 +16,18 @@ namespace dicomm::model {
 
 using Picoseconds = int64_t;  // whole numbers: what happens at one time does so exactly
 
-// Times in seconds, rates in bytes per second.
+// Times in seconds, rates in bytes per second. The defaults are those of docs/reference/explain.md, which
+// says where they come from.
 struct Machine {
-  // Measured with `dicomm bench` on the machine of docs/performance.md, two ranks over shm: half a round trip
-  // of 8 bytes is overhead + latency + overhead; 4 MiB messages one way.
-  double local_latency = 2e-6;
+  double local_latency = 4e-6;
+  double remote_latency = 34e-6;
   double overhead = 1e-6;  // of one message, at each end
-  double local_bandwidth = 8e9;
-  // Nominal: TCP in one rack, one core per connection; a NIC of 100 Gbit/s.
-  double remote_latency = 15e-6;
+  double local_bandwidth = 2.8e9;
   double remote_bandwidth = 4e9;
   double nic_bandwidth = 12.5e9;  // of a host, each way
-  // Measured as above: bytes of the result.
-  double copy_bandwidth = 8e9;
-  double reduce_bandwidth = 8e9;
-  uint64_t eager_bytes = 64 << 10;  // the library's default
+  double copy_bandwidth = 3.6e9;  // bytes of the result, as below
+  double reduce_bandwidth = 11e9;
+  uint64_t eager_bytes = 64 << 10;
 
   Picoseconds latency(bool remote) const { return time(remote ? remote_latency : local_latency); }
   Picoseconds overhead_time() const { return time(overhead); }
