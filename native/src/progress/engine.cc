@@ -205,18 +205,21 @@ WaitEnd Engine::wait(Request *const *requests, size_t count, Nanos until) {
   WaitEnd end = WaitEnd::done;
   bool done = false;
   for (unsigned looks = 1;; ++looks) {
+    const bool look_up_now = looks % look_up == 0;
+    bool yields = crowded;
     if (lock.try_lock()) {
       poll();
+      if (look_up_now && !crowded) yields = reactor_.core_is_shared();
       lock.unlock();
     } else {
       relax();
     }
     done = any_done(requests, count);
     if (done || until == 0) break;
-    if (looks % look_up != 0) continue;
+    if (!look_up_now) continue;
     const Nanos time = now();
     if (time >= spin_end) break;
-    if (crowded || time - start > kKeepCore) sched_yield();
+    if (yields || time - start > kKeepCore) sched_yield();
   }
 
   if (!done && until == 0) end = WaitEnd::timed_out;

@@ -71,8 +71,8 @@ class Engine {
   // Polls between looks at the clock.
   static constexpr unsigned kLookUp = 32;
   static constexpr unsigned kLookUpCrowded = 4;
-  // Who yields is slow to answer; who does not may keep from its core the very rank it waits for.
-  static constexpr Nanos kKeepCore = 10 * kMicrosecond;
+  // Who yields is slow to answer, so a rank that has its core to itself does so only after a while.
+  static constexpr Nanos kKeepCore = 100 * kMicrosecond;
 
   void enter() {
     callers_.fetch_add(1);

@@ -1,6 +1,7 @@
 #include "progress/reactor.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 
 #include <algorithm>
@@ -64,6 +65,15 @@ void Reactor::disarm() {
   for (Poller *poller : pollers_) {
     if (poller != nullptr) poller->disarm();
   }
+}
+
+bool Reactor::core_is_shared() {
+  const int core = sched_getcpu();
+  bool shared = false;
+  for (Poller *poller : pollers_) {
+    if (poller != nullptr && poller->meets_on(core)) shared = true;
+  }
+  return shared;
 }
 
 void Reactor::peek(Batch &batch) {

@@ -36,6 +36,8 @@ class Poller {
   // True: there is work already, do not sleep.
   virtual bool arm() = 0;
   virtual void disarm() = 0;
+  // This thread polls on `core`. True: so did the other side when it polled last.
+  virtual bool meets_on(int core) = 0;
 
  protected:
   ~Poller() = default;
@@ -59,6 +61,8 @@ class Reactor {
   // Around a fetch that may block. arm() true: there is work.
   bool arm();
   void disarm();
+  // Does the other side of a poller run on this thread's core, so that only yielding lets it answer?
+  bool core_is_shared();
 
   // Runs the task at the end of the current or the next dispatch.
   void post(std::function<void()> task);

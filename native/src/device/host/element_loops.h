@@ -41,24 +41,22 @@ const Loose<T> *loose(const void *data) {
 constexpr uint64_t kChunk = 256;  // bytes
 using Loop = void (*)(unsigned char *out, const unsigned char *x, const unsigned char *y, uint64_t chunks);
 
-// Where much is done to each byte, the processor does not look far enough ahead by itself.
-inline void fetch_ahead(const unsigned char *data) {
-  constexpr uint64_t kAhead = 768, kLine = 64;
-  for (uint64_t i = 0; i < kChunk; i += kLine) __builtin_prefetch(data + kAhead + i);
-}
-
 // out[i] = F(x[i], y[i])
 template <class T, class F>
 void each(unsigned char *out, const unsigned char *x, const unsigned char *y, uint64_t chunks) {
   for (; chunks > 0; --chunks, out += kChunk, x += kChunk, y += kChunk) {
-    fetch_ahead(x);
-    fetch_ahead(y);
     auto *to = loose<T>(out);
     const auto *a = loose<T>(x);
     const auto *b = loose<T>(y);
     DICOMM_VECTORISE
     for (uint64_t i = 0; i < kChunk / sizeof(T); ++i) to[i].value = combine<T, F>(a[i].value, b[i].value);
   }
+}
+
+// Where more is done to each byte than an add, the processor does not look far enough ahead by itself.
+inline void fetch_ahead(const unsigned char *data) {
+  constexpr uint64_t kAhead = 768, kLine = 64;
+  for (uint64_t i = 0; i < kChunk; i += kLine) __builtin_prefetch(data + kAhead + i);
 }
 
 // F of the small floats in a and b.

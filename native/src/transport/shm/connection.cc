@@ -88,6 +88,7 @@ void ShmConnection::begin() {
   ready_ = true;
   random_bytes(std::as_writable_bytes(std::span(&cookie_, 1)));
   SharedSide &mine = segment_->sides[side_];
+  mine.core.store(-1, std::memory_order_relaxed);
   mine.cookie.store(cookie_, std::memory_order_relaxed);
   mine.cookie_address.store(reinterpret_cast<uint64_t>(&cookie_), std::memory_order_release);
   if (side_ == 1) segment_.close_fd();
@@ -157,6 +158,13 @@ void ShmConnection::report_sent() {
 
 void ShmConnection::disarm() {
   if (ready_ && fd_.valid()) segment_->sides[side_].asleep.store(0, std::memory_order_relaxed);
+}
+
+bool ShmConnection::meets_on(int core) {
+  if (!ready_ || !fd_.valid()) return false;
+  std::atomic<int32_t> &mine = segment_->sides[side_].core;
+  if (mine.load(std::memory_order_relaxed) != core) mine.store(core, std::memory_order_relaxed);
+  return segment_->sides[1 - side_].core.load(std::memory_order_relaxed) == core;
 }
 
 void ShmConnection::wake_peer() {

@@ -52,6 +52,7 @@ class ShmConnection final : public Connection, private Poller {
   bool poll() override;
   bool arm() override;
   void disarm() override;
+  bool meets_on(int core) override;
 
   Status share_segment();
   Status take_segment();

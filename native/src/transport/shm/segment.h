@@ -31,6 +31,7 @@ struct SharedSlot {
 struct SharedSide {
   alignas(64) std::atomic<uint32_t> asleep;  // wants a byte on the socket when something changes
   std::atomic<uint32_t> reads_directly;      // this side can read the other's memory
+  std::atomic<int32_t> core;                 // where this side polled last; -1: unknown
   std::atomic<uint64_t> cookie_address;      // for the other side to try; 0: not there yet
   std::atomic<uint64_t> cookie;
 };
