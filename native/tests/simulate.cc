@@ -18,10 +18,13 @@ uint64_t mix(uint64_t a, uint64_t b) {
 
 using Message = std::vector<Value>;
 
+// All that starting a message needs, close together: there may be millions.
 struct StepState {
   uint32_t waiting = 0;  // open dependencies
   uint32_t first_follower = 0;
   uint32_t partner = kNone;
+  uint32_t peer = 0;
+  StepKind kind = StepKind::copy;
   bool started = false;
   bool eager = false;  // a send that completes before its message is received
   Message message;     // what it sent
@@ -83,6 +86,8 @@ class Machine {
       const Step &step = schedule.steps[i];
       state.steps[i].waiting = step.dep_count;
       state.steps[i].partner = partner[i];
+      state.steps[i].peer = static_cast<uint32_t>(step.peer);
+      state.steps[i].kind = step.kind;
       if (step.dep_count == 0) ready_.emplace_back(rank, i);
       for (uint32_t d = 0; d < step.dep_count; ++d) ++next[schedule.deps[step.first_dep + d] + 1];
     }
@@ -125,23 +130,23 @@ class Machine {
   // Sends start in any order; messages match by step order. An eager send completes at once, others when the
   // recv has started: they read their memory only then.
   void start(size_t rank, uint32_t index) {
-    const Step &step = job_.schedules[rank].steps[index];
-    if (step.kind == StepKind::copy || step.kind == StepKind::reduce) {
-      compute(rank, index, step);
+    StepState &state = ranks_[rank].steps[index];
+    if (state.kind == StepKind::copy || state.kind == StepKind::reduce) {
+      compute(rank, index, job_.schedules[rank].steps[index]);
       return complete(rank, index);
     }
-    StepState &state = ranks_[rank].steps[index];
-    const size_t peer = static_cast<size_t>(step.peer);
+    const size_t peer = state.peer;
     state.started = true;
     const bool meets = state.partner != kNone && ranks_[peer].steps[state.partner].started;
-    if (step.kind == StepKind::recv) {
+    if (state.kind == StepKind::recv) {
       if (meets) move(peer, state.partner, rank, index);
       return;
     }
     state.eager = random_() % 2 == 0;
     if (state.eager) {
-      const Value *data = read(rank, step.a);
-      state.message.assign(data, data + step.a.count);
+      const Span &span = job_.schedules[rank].steps[index].a;
+      const Value *data = read(rank, span);
+      state.message.assign(data, data + span.count);
       complete(rank, index);
     }
     if (meets) move(rank, index, peer, state.partner);

@@ -64,32 +64,34 @@ std::string check_pairs(const Job &job) {
   return {};
 }
 
-// Which steps always complete before which others start.
+// Whether a step always completes before a later one starts: looks for a chain of dependencies, which is
+// short where a schedule is right.
 class Order {
  public:
-  explicit Order(const Schedule &schedule) {
-    size_t words = 0;
-    for (size_t i = 0; i < schedule.steps.size(); ++i) {
-      row_.push_back(words);
-      words += i / 64 + 1;
-    }
-    bits_.resize(words);
-    for (size_t i = 0; i < schedule.steps.size(); ++i) {
-      const Step &step = schedule.steps[i];
+  explicit Order(const Schedule &schedule) : schedule_(schedule), seen_(schedule.steps.size()) {}
+
+  bool before(uint32_t first, uint32_t then) {
+    ++search_;
+    open_ = {then};
+    while (!open_.empty()) {
+      const Step &step = schedule_.steps[open_.back()];
+      open_.pop_back();
       for (uint32_t d = 0; d < step.dep_count; ++d) {
-        const uint32_t dep = schedule.deps[step.first_dep + d];
-        for (size_t w = 0; w <= dep / 64; ++w) bits_[row_[i] + w] |= bits_[row_[dep] + w];
-        bits_[row_[i] + dep / 64] |= uint64_t{1} << dep % 64;
+        const uint32_t dep = schedule_.deps[step.first_dep + d];
+        if (dep == first) return true;
+        if (dep < first || seen_[dep] == search_) continue;
+        seen_[dep] = search_;
+        open_.push_back(dep);
       }
     }
-  }
-  bool before(uint32_t first, uint32_t then) const {  // first < then
-    return (bits_[row_[then] + first / 64] >> first % 64 & 1) != 0;
+    return false;
   }
 
  private:
-  std::vector<size_t> row_;
-  std::vector<uint64_t> bits_;  // bit j of row i: j before i; a row ends with its own step
+  const Schedule &schedule_;
+  std::vector<uint64_t> seen_;  // by step: the last search that came by
+  uint64_t search_ = 0;
+  std::vector<uint32_t> open_;
 };
 
 // What last touched an element.
@@ -105,7 +107,7 @@ std::string check_races(const Job &job, size_t rank) {
   const Problem &p = job.problems[rank];
   const Schedule &schedule = job.schedules[rank];
   const Places places(p, job.in_place);
-  const Order order(schedule);
+  Order order(schedule);
   std::vector<Touched> memories[4];
   memories[0].resize(input_count(p));
   memories[1].resize(output_count(p));
@@ -115,8 +117,11 @@ std::string check_races(const Job &job, size_t rank) {
     const Step &step = schedule.steps[i];
     if (is_no_op(p, places, step)) continue;
     bool race = false;
+    uint32_t last = kNone;  // neighbouring elements were mostly touched by the same step
     const auto check = [&](uint32_t other) {
-      race = race || (other != kNone && other != i && !order.before(other, i));
+      if (other == last || other == kNone || other == i) return;
+      last = other;
+      race = race || !order.before(other, i);
     };
     const auto read = [&](const Interval &span) {
       for (uint64_t e = span.begin; e < span.end; ++e) {

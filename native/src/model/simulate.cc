@@ -250,7 +250,9 @@ Status simulate(const Algorithm &algorithm, const std::vector<Problem> &problems
   Program program;
   DICOMM_TRY(Program::build(algorithm, problems, topology, program));
   if (serial_picoseconds(program, machine) > kMostPicoseconds) {
-    return Status::make(DICOMM_NOT_SUPPORTED, "so slow a machine may need more than 23 days");
+    return Status::make(
+        DICOMM_NOT_SUPPORTED,
+        "one after another, its steps would take more than 23 days; the clock does not go so far");
   }
   DICOMM_TRY(Run(program, topology, machine).run());
 
