@@ -45,7 +45,7 @@ class Request:
         completion gives the same answer. KeyboardInterrupt ends the wait at once; the operation goes on.
         """
         if self._status == IN_PROGRESS:
-            status = _wait(self._handle, SIGNAL_CHECK if timeout is None else 0)
+            status = _wait(self._handle, SIGNAL_CHECK) if timeout is None else IN_PROGRESS
             if status in (IN_PROGRESS, INTERRUPTED):
                 status = _in_pieces(timeout, lambda piece: _wait(self._handle, piece))
             if status == IN_PROGRESS:

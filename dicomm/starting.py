@@ -154,7 +154,8 @@ class Starter:
                 rare = rare or Rare()
                 sent = [] if send is None else _views(send, rare.send_counts, False)
                 argument = "buffer" if opcode == _BROADCAST else "recv"
-                received = [] if recv is None else _views(recv, rare.recv_counts, True)
+                writable = opcode != _BROADCAST or peer != self.rank
+                received = [] if recv is None else _views(recv, rare.recv_counts, writable)
                 if sent and received and received[0][0] != sent[0][0]:
                     raise _other_dtype(received[0], sent[0])
                 given, taken = (sent or [_NOTHING])[0], (received or [_NOTHING])[0]

@@ -48,6 +48,17 @@ def test_alltoallv_with_counts_and_with_lists(ranks: Ranks) -> None:
     ranks.run(exchange)
 
 
+def test_the_root_of_a_broadcast_only_reads_its_buffer(ranks: Ranks) -> None:
+    def spread(comm: dicomm.Communicator) -> None:
+        buffer = np.full(5, comm.rank, np.int32)
+        buffer.flags.writeable = comm.rank != 0
+        comm.broadcast(buffer)
+        comm.broadcast([buffer])
+        np.testing.assert_array_equal(buffer, np.zeros(5, np.int32))
+
+    ranks.run(spread)
+
+
 def test_uneven_gathers_and_scatters(ranks: Ranks) -> None:
     def uneven(comm: dicomm.Communicator) -> None:
         counts = [(3 * r + 1) % 5 for r in range(comm.size)]
