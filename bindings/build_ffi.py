@@ -11,6 +11,7 @@ lists are written once; comments and the #include lines drop out because DICOMM_
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -23,17 +24,6 @@ extern "Python" int32_t dicomm_py_store_set(void *self, const char *key, const u
 extern "Python" int32_t dicomm_py_store_get(void *self, const char *key, uint8_t *value, size_t cap,
                                             size_t *len, int64_t timeout_ns);
 extern "Python" int32_t dicomm_py_store_check(void *self, const char *key, int32_t *exists);
-"""
-
-# In bindings/calls.h.
-CALLS = """
-dicomm_status dicomm_py_start(dicomm_comm *comm, const dicomm_op *rare, int32_t opcode, int32_t dtype,
-                              int32_t reduce, int32_t peer, uint64_t tag, int64_t timeout_ns, void *send,
-                              int64_t nsend, void *recv, int64_t nrecv, dicomm_request **request);
-dicomm_status dicomm_py_run(dicomm_comm *comm, const dicomm_op *rare, int32_t opcode, int32_t dtype,
-                            int32_t reduce, int32_t peer, uint64_t tag, int64_t timeout_ns, void *send,
-                            int64_t nsend, void *recv, int64_t nrecv, int64_t wait_ns,
-                            dicomm_request_info *info, dicomm_request **request);
 """
 
 
@@ -54,9 +44,17 @@ def preprocess(header: str) -> str:
     return result.stdout
 
 
+def prototypes(calls: str) -> str:
+    """Of the functions that a file defines."""
+    with open(calls) as file:
+        return "".join(
+            f"{head};" for head in re.findall(r"^static ([^{;]+?)\s*\{", file.read(), re.MULTILINE)
+        )
+
+
 def main(header: str, calls: str, output: str) -> None:
     ffi = cffi.FFI()
-    ffi.cdef(preprocess(header) + CALLBACKS + CALLS)
+    ffi.cdef(preprocess(header) + CALLBACKS + prototypes(calls))
     ffi.set_source("dicomm._cffi", f'#include "{os.path.abspath(calls)}"')
     ffi.emit_c_code(output)
 

@@ -1,9 +1,13 @@
-// Problems to build schedules for, as all ranks see them.
+// Problems to build schedules for, as all ranks see them, and what must hold of the schedules.
 #pragma once
 
+#include <doctest/doctest.h>
+
+#include <random>
 #include <vector>
 
 #include "coll/schedule.h"
+#include "simulate.h"
 
 namespace dicomm::simulate {
 
@@ -50,6 +54,24 @@ inline std::vector<Problem> problems(dicomm_opcode op, const Case &c) {
     out.push_back(p);
   }
   return out;
+}
+
+inline void check(const Algorithm &algorithm, const Case &c, const Topology &topology, std::mt19937 &random) {
+  const std::vector<Problem> ranks = problems(algorithm.op, c);
+  if (!algorithm.fits(ranks[0])) return;
+  for (const bool in_place : {false, true}) {
+    CAPTURE(algorithm.name);
+    CAPTURE(c.size);
+    CAPTURE(c.count);
+    CAPTURE(c.uneven);
+    CAPTURE(c.root);
+    CAPTURE(c.widened);
+    CAPTURE(c.element);
+    CAPTURE(in_place);
+    const Job job = make_job(algorithm, ranks, topology, in_place);
+    REQUIRE(check_statically(job) == "");
+    for (int run = 0; run < 2; ++run) REQUIRE(execute(job, random) == "");
+  }
 }
 
 }  // namespace dicomm::simulate

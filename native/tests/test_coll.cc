@@ -49,23 +49,7 @@ void check_all(dicomm_opcode op) {
   std::mt19937 random(20240607);
   for (const Algorithm &algorithm : algorithms()) {
     if (algorithm.op != op) continue;
-    for (const Case &c : cases(op)) {
-      for (bool in_place : {false, true}) {
-        CAPTURE(algorithm.name);
-        CAPTURE(c.size);
-        CAPTURE(c.count);
-        CAPTURE(c.uneven);
-        CAPTURE(c.root);
-        CAPTURE(c.widened);
-        CAPTURE(c.element);
-        CAPTURE(in_place);
-        const std::vector<Problem> ranks = problems(op, c);
-        if (!algorithm.fits(ranks[0])) continue;
-        const simulate::Job job = simulate::make_job(algorithm, ranks, flat_topology(c.size), in_place);
-        REQUIRE(simulate::check_statically(job) == "");
-        for (int run = 0; run < 2; ++run) REQUIRE(simulate::execute(job, random) == "");
-      }
-    }
+    for (const Case &c : cases(op)) simulate::check(algorithm, c, flat_topology(c.size), random);
   }
 }
 

@@ -113,20 +113,9 @@ void check_layouts(dicomm_opcode op) {
     if (algorithm.op != op || (name != "leaders" && name != "two_level")) continue;
     for (const Layout &layout : kLayouts) {
       const std::vector<int> hosts = layout.host_of_rank();
+      CAPTURE(hosts);
       for (const Case &c : cases(op, total(layout))) {
-        for (const bool in_place : {false, true}) {
-          CAPTURE(name);
-          CAPTURE(hosts);
-          CAPTURE(c.count);
-          CAPTURE(c.uneven);
-          CAPTURE(c.root);
-          CAPTURE(c.widened);
-          CAPTURE(c.element);
-          CAPTURE(in_place);
-          const auto job = simulate::make_job(algorithm, problems(op, c), topology_of_hosts(hosts), in_place);
-          REQUIRE(simulate::check_statically(job) == "");
-          for (int run = 0; run < 2; ++run) REQUIRE(simulate::execute(job, random) == "");
-        }
+        simulate::check(algorithm, c, topology_of_hosts(hosts), random);
       }
     }
   }

@@ -2,58 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
 import subprocess
-import uuid
 from collections.abc import Iterator
 
 import pytest
 
+import namespaces
 from support.processes import Job
 
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("ip") is None, reason="network namespaces need root and iproute2"
-)
-
-
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=20)
+pytestmark = pytest.mark.skipif(namespaces.missing() != "", reason=namespaces.missing())
 
 
 @pytest.fixture
 def hosts() -> Iterator[tuple[str, str]]:
     """Names of two namespaces with 198.51.100.1 and .2, 2001:db8::1 and ::2, one wire between them."""
-    unique = uuid.uuid4().hex[:6]
-    names = f"dicomm-a{unique}", f"dicomm-b{unique}"
-    try:
-        for name in names:
-            ip("netns", "add", name)
-            ip("-n", name, "link", "set", "lo", "up")
-        ip(
-            "link",
-            "add",
-            "wire",
-            "netns",
-            names[0],
-            "type",
-            "veth",
-            "peer",
-            "name",
-            "wire",
-            "netns",
-            names[1],
-        )
+    with namespaces.two_hosts() as names:
         for number, name in enumerate(names, 1):
-            ip("-n", name, "addr", "add", f"198.51.100.{number}/24", "dev", "wire")
-            ip("-n", name, "addr", "add", f"2001:db8::{number}/64", "dev", "wire", "nodad")
-            ip("-n", name, "link", "set", "wire", "up")
+            address = f"2001:db8::{number}/64"
+            command = ["ip", "-n", name, "addr", "add", address, "dev", namespaces.WIRE, "nodad"]
+            subprocess.run(command, check=True, capture_output=True, timeout=20)
         yield names
-    finally:
-        for name in names:
-            with contextlib.suppress(subprocess.CalledProcessError):
-                ip("netns", "del", name)
 
 
 @pytest.mark.parametrize("address", ["198.51.100.1", "[2001:db8::1]"])

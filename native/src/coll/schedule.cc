@@ -50,6 +50,21 @@ uint32_t Schedule::reduce(Span dst, Span a, Span b, bool finish, const After &af
   return append(step, after);
 }
 
+Schedule::Dependents Schedule::dependents() const {
+  Dependents found;
+  found.first.assign(steps.size() + 1, 0);
+  for (const uint32_t dep : deps) ++found.first[dep + 1];
+  std::partial_sum(found.first.begin(), found.first.end(), found.first.begin());
+  found.steps.resize(deps.size());
+  std::vector<uint32_t> next(found.first.begin(), found.first.end() - 1);
+  for (uint32_t i = 0; i < steps.size(); ++i) {
+    for (uint32_t d = 0; d < steps[i].dep_count; ++d) {
+      found.steps[next[deps[steps[i].first_dep + d]]++] = i;
+    }
+  }
+  return found;
+}
+
 namespace {
 
 const char *space_name(Space space) {

@@ -79,6 +79,16 @@ struct Schedule {
 
   std::string describe() const;  // a line per step
 
+  // Which steps wait for step i: steps[first[i]] up to steps[first[i + 1]], in their order.
+  struct Dependents {
+    std::vector<uint32_t> first;  // one more at the end
+    std::vector<uint32_t> steps;
+    std::span<const uint32_t> of(uint32_t step) const {
+      return {steps.data() + first[step], steps.data() + first[step + 1]};
+    }
+  };
+  Dependents dependents() const;
+
  private:
   uint32_t append(Step step, const After &after);
 };

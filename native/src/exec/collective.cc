@@ -166,9 +166,7 @@ std::optional<Status> Collective::begin(uint32_t index) {
 
 void Collective::settle(uint32_t step) {
   --left_;
-  const Program &program = *plan_.program;
-  for (uint32_t d = program.first_dependent[step]; d < program.first_dependent[step + 1]; ++d) {
-    const uint32_t dependent = program.dependents[d];
+  for (const uint32_t dependent : plan_.program->dependents.of(step)) {
     if (--missing_[dependent] == 0) ready_.push_back(dependent);
   }
 }

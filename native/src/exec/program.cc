@@ -16,31 +16,21 @@ std::shared_ptr<const Program> Program::compile(const Algorithm &algorithm, Sche
   p.algorithm = &algorithm;
   p.schedule = std::move(schedule);
   const auto &steps = p.schedule.steps;
-  const auto &deps = p.schedule.deps;
   const size_t n = steps.size();
   p.missing.resize(n);
-  p.first_dependent.assign(n + 1, 0);
+  p.dependents = p.schedule.dependents();
   p.slot.resize(n);
   p.ordinal.resize(n);
   std::unordered_map<int, uint64_t> sent, received;  // by peer
   for (size_t i = 0; i < n; ++i) {
     const Step &step = steps[i];
     p.missing[i] = step.dep_count;
-    for (uint32_t d = 0; d < step.dep_count; ++d) ++p.first_dependent[deps[step.first_dep + d] + 1];
     if (step.kind == StepKind::send) {
       p.slot[i] = p.sends++;
       p.ordinal[i] = sent[step.peer]++;
     } else if (step.kind == StepKind::recv) {
       p.slot[i] = p.receives++;
       p.ordinal[i] = received[step.peer]++;
-    }
-  }
-  for (size_t i = 0; i < n; ++i) p.first_dependent[i + 1] += p.first_dependent[i];
-  p.dependents.resize(deps.size());
-  std::vector<uint32_t> fill(p.first_dependent.begin(), p.first_dependent.end() - 1);
-  for (size_t i = 0; i < n; ++i) {
-    for (uint32_t d = 0; d < steps[i].dep_count; ++d) {
-      p.dependents[fill[deps[steps[i].first_dep + d]]++] = static_cast<uint32_t>(i);
     }
   }
   return program;

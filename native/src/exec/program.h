@@ -17,9 +17,8 @@ class Collective;
 struct Program {
   const Algorithm *algorithm = nullptr;
   Schedule schedule;
-  std::vector<uint32_t> missing;          // per step: how many steps it waits for
-  std::vector<uint32_t> first_dependent;  // into dependents, per step, one more at the end
-  std::vector<uint32_t> dependents;
+  std::vector<uint32_t> missing;  // per step: how many steps it waits for
+  Schedule::Dependents dependents;
   std::vector<uint32_t> slot;     // per step: which of the sends or receives it is
   std::vector<uint64_t> ordinal;  // per step: how many sends to (receives from) this peer come before it
   uint32_t sends = 0;

@@ -58,8 +58,9 @@ Scratch ScratchPool::take(uint64_t bytes) {
 }
 
 void ScratchPool::give(Idle memory) {
+  // Nothing: its allocation failed. And what alone is more than is kept must not push out the rest.
+  if (memory.data == nullptr || memory.capacity > kKeep) return std::free(memory.data);
   const std::lock_guard lock(mutex_);
-  if (memory.data == nullptr) return;  // its allocation failed
   idle_.push_back(memory);
   kept_ += memory.capacity;
   while (kept_ > kKeep) {

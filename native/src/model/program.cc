@@ -37,7 +37,6 @@ Status Program::build(const Algorithm &algorithm, const std::vector<Problem> &pr
 
 void Program::append(const Schedule &schedule, const Problem &problem) {
   const uint32_t base = static_cast<uint32_t>(nodes.size());
-  std::vector<uint32_t> place(schedule.steps.size() + 1);  // of the next follower; first: how many there are
   for (const Step &step : schedule.steps) {
     Node node;
     const bool message = step.kind == StepKind::send || step.kind == StepKind::recv;
@@ -47,18 +46,11 @@ void Program::append(const Schedule &schedule, const Problem &problem) {
     node.peer = message ? static_cast<uint32_t>(step.peer) : 0;
     node.waiting = step.dep_count;
     nodes.push_back(node);
-    for (uint32_t d = 0; d < step.dep_count; ++d) ++place[schedule.deps[step.first_dep + d] + 1];
   }
   const uint32_t first = static_cast<uint32_t>(followers_.size());
-  std::partial_sum(place.begin(), place.end(), place.begin());
-  for (size_t i = 1; i < place.size(); ++i) first_follower_.push_back(first + place[i]);
-  followers_.resize(first + place.back());
-  for (uint32_t i = 0; i < schedule.steps.size(); ++i) {
-    const Step &step = schedule.steps[i];
-    for (uint32_t d = 0; d < step.dep_count; ++d) {
-      followers_[first + place[schedule.deps[step.first_dep + d]]++] = base + i;
-    }
-  }
+  const Schedule::Dependents dependents = schedule.dependents();
+  for (size_t i = 1; i < dependents.first.size(); ++i) first_follower_.push_back(first + dependents.first[i]);
+  for (const uint32_t step : dependents.steps) followers_.push_back(base + step);
 }
 
 // The k-th send to a peer belongs to the k-th recv there. Sends are put in the order (receiver, sender,

@@ -222,8 +222,9 @@ WaitEnd Engine::wait(Request *const *requests, size_t count, Nanos until) {
     if (yields || time - start > kKeepCore) sched_yield();
   }
 
-  if (!done && until == 0) end = WaitEnd::timed_out;
-  if (!done && until != 0) {
+  if (!done && until == 0) {
+    end = WaitEnd::timed_out;
+  } else if (!done) {
     lock.lock();
     Waiter me;
     for (size_t i = 0; i < count; ++i) requests[i]->waiters.push_back(&me);
