@@ -192,6 +192,30 @@ DICOMM_API void dicomm_store_close(dicomm_store *store);
 /* ---- context: this process's listener, connections, memory and progress thread ------------------- */
 typedef struct dicomm_context dicomm_context;
 
+/* A chip that exists on any machine: host memory stands for its memory, and a library that serves only chips
+ * of its brand for its vendor's. Every buffer of a process with a simulated chip counts as device memory. */
+typedef struct dicomm_simulation {
+  size_t size;
+  double tflops;          /* what it computes, 1e12 operations per second; planners read it */
+  uint64_t memory_bytes;  /* more is not allocated; 0: no limit */
+  double copy_gbs;        /* copies between host and chip, 1e9 bytes per second; 0: as fast as it goes */
+  double copy_latency_us; /* each of them takes that much longer */
+  double link_gbs;        /* to other chips of its brand; 0: as fast as it goes */
+  uint64_t dtypes;        /* bit 1 << DICOMM_<dtype>: its library knows the dtype */
+  const char *lacks;      /* "" or what its library cannot do: "avg,send_recv" */
+} dicomm_simulation;
+
+/* What this process's rank computes on. */
+typedef struct dicomm_chip {
+  size_t size;
+  const char
+      *vendor;   /* "cpu", "nvidia", "amd", "ascend", "mthreads", "iluvatar", "metax"; a simulation's brand */
+  int32_t index; /* as the vendor counts in this process */
+  const char *island; /* "": ranks of one vendor and library form an island; else ranks with equal words do */
+  const char *role;   /* "worker", or "reducer": helps to reduce and has no data of its own */
+  const dicomm_simulation *simulation; /* NULL: the chip is real */
+} dicomm_chip;
+
 typedef struct dicomm_context_options {
   size_t size;
   const char *interface; /* "" chosen; else an interface name or a numeric address to listen on */
@@ -204,6 +228,7 @@ typedef struct dicomm_context_options {
   int64_t spin_ns;              /* how long a wait polls before it sleeps; -1: default */
   int64_t handshake_timeout_ns; /* a connection not authenticated by then is dropped; 0: default */
   const char *paths;            /* "" all, else those to use: "shm>tcp", "tcp" */
+  const dicomm_chip *chip;      /* NULL: the host's processors */
 } dicomm_context_options;
 
 DICOMM_API dicomm_status dicomm_context_create(const dicomm_context_options *options, dicomm_context **out);
@@ -283,6 +308,8 @@ typedef struct dicomm_op {
   double factor;  /* premul_sum, one number */
   const void *factor_data; /* premul_sum, or NULL: one element of dtype, read at the call */
   int64_t timeout_ns;      /* from the start of the operation; DICOMM_TIMEOUT_DEFAULT, _NEVER or > 0 */
+  void *stream; /* device buffers: the vendor's stream behind whose work the operation starts; NULL: the
+                   vendor's default stream */
 } dicomm_op;
 
 typedef struct dicomm_request dicomm_request;

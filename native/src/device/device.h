@@ -71,6 +71,9 @@ class Stream {
   // Work enqueued from now on starts after `event`, which may be of another stream of the same Device and may
   // be destroyed as soon as this returns.
   virtual Status wait(const Event &event) = 0;
+  // fn(arg) runs once when all work enqueued so far is done or has failed (an event recorded before tells
+  // which), on a thread of the vendor's. It must not block nor call the vendor, nor throw.
+  virtual Status notify(void (*fn)(void *arg), void *arg) = 0;
 };
 
 // A range of device memory as a file descriptor the kernel can hand to a network card. The caller owns fd.
@@ -84,7 +87,7 @@ class Device {
   // After close(). Never blocks, never throws.
   virtual ~Device() = default;
 
-  virtual const char *vendor() const = 0;    // "cuda", "npu", ...: the word in Topology
+  virtual const char *vendor() const = 0;    // "nvidia", "ascend", ...: the word in Topology
   virtual int index() const = 0;             // as the vendor counts in this process
   virtual std::string describe() const = 0;  // model and memory, for people
   virtual DeviceCapabilities capabilities() const = 0;
