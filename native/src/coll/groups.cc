@@ -41,6 +41,12 @@ Groups hosts_of(const Topology &topology) {
   return Groups(std::move(group_of_rank));
 }
 
+Groups islands_of(const Topology &topology) {
+  std::vector<int> group_of_rank;
+  for (const RankInfo &rank : topology.ranks) group_of_rank.push_back(rank.island_index);
+  return Groups(std::move(group_of_rank));
+}
+
 Groups one_group(int ranks) { return Groups(std::vector<int>(static_cast<size_t>(ranks), 0)); }
 
 // Consecutive rows have the same driver as far as possible: a rank then meets few others.

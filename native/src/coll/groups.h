@@ -1,8 +1,8 @@
 // Who works together, and on what: ranks in groups, elements in pieces. Pure.
 //
-// A group is a set of ranks between which moving data is cheap: the ranks of a host. Algorithms on two levels
-// cut the buffer into pieces. For every piece one rank per group, its driver, speaks for the group: only
-// drivers send to other groups, and the drivers of successive pieces are different ranks.
+// A group is a set of ranks between which moving data is cheap: the ranks of a host, or of an island.
+// Algorithms on two levels cut the buffer into pieces. For every piece one rank per group, its driver, speaks
+// for the group: only drivers send to other groups, and the drivers of successive pieces are different ranks.
 #pragma once
 
 #include <vector>
@@ -26,6 +26,7 @@ class Groups {
 };
 
 Groups hosts_of(const Topology &topology);
+Groups islands_of(const Topology &topology);
 Groups one_group(int ranks);
 
 struct Piece {

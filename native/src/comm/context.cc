@@ -35,11 +35,11 @@ Status Context::open() {
   random_bytes(self_.id);
   random_bytes(self_.key);
   if (has_secret()) self_.key = key_for(self_.id, {});
-  char host[256] = "";
-  gethostname(host, sizeof host - 1);
-  self_.host = host;
+  describe_host(rank_info_);
+  self_.host = rank_info_.host;
   self_.process = static_cast<uint64_t>(getpid());
   DICOMM_TRY(engine_.start());
+  DICOMM_TRY(describe_chip(options_.chip, rank_info_.chip));
   TransportOptions transport;
   transport.self = self_;
   transport.interface = options_.interface;
