@@ -82,8 +82,8 @@ void Collective::take_memory() {
     plan_.output.pack(packed_output_.get());
     output_ = packed_output_.get();
   }
-  place_.memory.provide(acc_, schedule.acc_count * wide_);
-  place_.memory.provide(stage_, schedule.stage_count * element_);
+  place_.memory.provide(acc_, schedule.scratch(Space::acc) * wide_);
+  place_.memory.provide(stage_, schedule.scratch(Space::stage) * element_);
 }
 
 // The caller may keep the request for long. What is small stays for the next operation.
