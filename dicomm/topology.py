@@ -40,9 +40,9 @@ class Chip:
 
     vendor: "cpu", "nvidia" ..., or a simulated chip's brand. library: the vendor's collective library, "" for
     none; library_version: the vendor's number, library_release: as the vendor writes it. memory_bytes: 0
-    where that is not known. dtypes: what the chip and its library know. index: as the vendor counts in the rank's
-    process. id: what no other chip has, "" where that is not known. island: the user's word for the rank's
-    island, "" for none. role: "worker" or "reducer".
+    where that is not known. dtypes: what the chip and its library know. index: as the vendor counts in the
+    rank's process. id: what no other chip has, "" where that is not known. island: the user's word for the
+    rank's island, "" for none. role: "worker" or "reducer".
     """
 
     vendor: str
