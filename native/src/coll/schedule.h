@@ -155,6 +155,7 @@ struct Problem {
   // gather, scatter: the counts differ, and only the root knows them all; elsewhere all but the rank's own
   // are 0.
   bool uneven = false;
+  bool on_chip = false;  // this rank's buffers are its chip's memory
   // The size the rules go by, equal on all ranks: the largest buffer; 0 in alltoall and where counts are
   // uneven, because ranks do not know one another's counts.
   uint64_t bytes() const;

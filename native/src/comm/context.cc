@@ -39,7 +39,6 @@ Status Context::open() {
   self_.host = rank_info_.host;
   self_.process = static_cast<uint64_t>(getpid());
   DICOMM_TRY(engine_.start());
-  DICOMM_TRY(describe_chip(options_.chip, rank_info_.chip));
   TransportOptions transport;
   transport.self = self_;
   transport.interface = options_.interface;
@@ -47,11 +46,17 @@ Status Context::open() {
   transport.paths = options_.paths;
   transport.sockets_per_peer = options_.sockets_per_peer;
   transport.handshake_timeout = options_.handshake_timeout;
-  auto lock = engine_.lock();
-  DICOMM_TRY(make_transports(engine_.reactor(), messenger_, transport, transports_));
-  messenger_.use(transports_);
-  self_.address = addresses(transports_);
-  return {};
+  {
+    auto lock = engine_.lock();
+    DICOMM_TRY(make_transports(engine_.reactor(), messenger_, transport, transports_));
+    messenger_.use(transports_);
+    self_.address = addresses(transports_);
+  }
+  std::unique_ptr<Device> device;
+  DICOMM_TRY(open_chip(options_.chip, self_.address, device, ccl_, rank_info_.chip));
+  if (!device) return {};
+  chip_ = std::make_unique<Chip>(engine_, std::move(device));
+  return chip_->open();
 }
 
 Key Context::key_for(const ContextId &id, const Key &published) const {
@@ -72,6 +77,8 @@ void Context::close() {
       return all;
     });
   }
+  for (Communicator *comm : comms_) comm->close_lane();
+  if (chip_) chip_->close(kGoodbye);
   engine_.stop();
   auto lock = engine_.lock();
   transports_.clear();

@@ -42,6 +42,7 @@ class RecordReader {
 void write_chip(ByteWriter &writer, const ChipInfo &chip) {
   writer.text(chip.vendor).text(chip.name).text(chip.arch).text(chip.library).put(chip.library_version);
   writer.put(chip.memory_bytes).put(chip.dtypes).put(chip.index).text(chip.id);
+  writer.put(chip.reduces).put(uint8_t{chip.send_recv}).put(uint8_t{chip.converts});
   writer.text(chip.island).text(chip.role).put(uint8_t{chip.simulated});
 }
 
@@ -56,6 +57,9 @@ ChipInfo read_chip(RecordReader &reader) {
   chip.dtypes = reader.get<uint64_t>();
   chip.index = reader.get<int32_t>();
   chip.id = reader.text();
+  chip.reduces = reader.get<std::array<uint64_t, kReduces>>();
+  chip.send_recv = reader.flag();
+  chip.converts = reader.flag();
   chip.island = reader.text();
   chip.role = reader.text();
   chip.simulated = reader.flag();

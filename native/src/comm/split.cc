@@ -52,13 +52,7 @@ Status Communicator::split(int32_t color, int32_t key, const dicomm_comm_options
   op.recv = &recv;
   op.nsend = op.nrecv = 1;
   op.timeout_ns = init == kNever ? int64_t{DICOMM_TIMEOUT_NEVER} : init;
-  Request *request = nullptr;
-  DICOMM_TRY(start(op, request));
-  while (engine_.wait(&request, 1, kNever) != WaitEnd::done) {
-  }
-  const Status exchanged = request->status();
-  request->release();
-  DICOMM_TRY(exchanged);
+  DICOMM_TRY(finish(op));
   const uint64_t id = child_id(setup_.id, ++splits_, color);
   if (color < 0) return {};
 

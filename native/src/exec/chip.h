@@ -51,6 +51,7 @@ class Chip final : private Poller {
 
   Device &device() { return *device_; }
   bool owns(const void *data) const { return device_->owns(data); }
+  bool unified() const { return device_->capabilities().unified; }
   ScratchPool &memory() { return *memory_; }  // on the chip
   ScratchPool &pinned() { return *pinned_; }  // on the host
 

@@ -92,6 +92,7 @@ class Collective final : public Request, private TransferOwner, private ChipTask
   void use_chip_memory();
   Status begin_on_chip();
   Status pack_on_chip();
+  Status join_buffers(Stream &stream);
   Status unpack_on_chip();
   std::optional<Status> begin_chip_step(uint32_t step);
   Status call(const Step &step, Stream &stream, CclGroup &group) const;

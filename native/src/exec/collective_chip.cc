@@ -11,7 +11,10 @@ void Collective::take_chip_memory(Chip &chip, Plan &plan) {
   const uint64_t element = dicomm_dtype_size(plan.arithmetic.dtype);
   const uint64_t wide = dicomm_dtype_size(accumulation_type(plan.arithmetic.dtype));
   const auto packs = [&](const BlockList &list) { return !list.contiguous() || !plan.on_chip; };
-  if (packs(plan.input) || plan.stage_input) plan.chip.input = chip.memory().take(plan.input.bytes());
+  const bool joins = plan.opcode == DICOMM_BROADCAST;  // its input goes into the output
+  if (!joins && (packs(plan.input) || plan.stage_input)) {
+    plan.chip.input = chip.memory().take(plan.input.bytes());
+  }
   if (packs(plan.output)) plan.chip.output = chip.memory().take(plan.output.bytes());
   if (!plan.on_chip) plan.chip.carried = chip.pinned().take(plan.input.bytes() + plan.output.bytes());
   plan.chip.chip_acc = chip.memory().take(schedule.scratch(Space::chip_acc) * wide);
@@ -61,7 +64,7 @@ Status Collective::pack_on_chip() {
   Stream &stream = place_.lane->stream();
   const auto pack = [&](const BlockList &list, std::byte *into) -> Status {
     if (into == nullptr) return {};
-    if (place_.chip->device().capabilities().unified) {
+    if (place_.chip->unified()) {
       list.pack(into);
       return {};
     }
@@ -76,15 +79,29 @@ Status Collective::pack_on_chip() {
     });
     return status;
   };
+  if (plan_.opcode == DICOMM_BROADCAST && !plan_.input.empty()) DICOMM_TRY(join_buffers(stream));
   DICOMM_TRY(pack(plan_.input, plan_.chip.input.get()));
   DICOMM_TRY(pack(plan_.output, plan_.chip.output.get()));
   if (!plan_.chip.input && !plan_.chip.output) return {};
   return place_.chip->follow(stream);
 }
 
+// Schedules of a broadcast know one buffer: the root's input goes there first.
+Status Collective::join_buffers(Stream &stream) {
+  if (place_.chip->unified() || !plan_.on_chip) {
+    const Scratch copy = place_.memory.take(plan_.input.bytes());
+    plan_.input.pack(copy.get());
+    plan_.output.unpack(copy.get());
+  } else {
+    DICOMM_TRY(stream.copy_on_device(plan_.output.base(), plan_.input.base(), plan_.input.bytes()));
+    DICOMM_TRY(place_.chip->follow(stream));
+  }
+  return {};
+}
+
 Status Collective::unpack_on_chip() {
   const std::byte *from = plan_.chip.output.get();
-  if (place_.chip->device().capabilities().unified) {
+  if (place_.chip->unified()) {
     plan_.output.unpack(from);
     plan_.chip.output = {};
     return {};

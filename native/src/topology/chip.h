@@ -1,10 +1,15 @@
 // ChipInfo: what a rank computes on, as its peers see it. Pure data.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 
+#include "dicomm/dicomm.h"
+
 namespace dicomm {
+
+inline constexpr size_t kReduces = DICOMM_PREMUL_SUM + 1;
 
 struct ChipInfo {
   std::string vendor = "cpu";    // the word of Device::vendor(); a simulated chip's brand
