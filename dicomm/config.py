@@ -199,6 +199,18 @@ class Config:
         "Rules that come before the built-in choice of algorithms, such as "
         "`allreduce@64K-1M:ring,barrier:tree`. `dicomm explain` prints the table.",
     )
+    simulate: str = _setting(
+        "DICOMM_SIMULATE",
+        "",
+        "Gives ranks chips that exist on any machine, such as `alpha:2,beta:2`: two ranks with a chip of "
+        "brand alpha, then two of brand beta; the list repeats for more ranks and is cut for fewer. Every "
+        "buffer of such a rank counts as memory of its chip.",
+    )
+    simulate_file: str = _setting(
+        "DICOMM_SIMULATE_FILE",
+        "",
+        "A YAML file that declares more brands for DICOMM_SIMULATE than the built-in alpha, beta and gamma.",
+    )
     log: str = _setting(
         "DICOMM_LOG",
         "warning",

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,9 +28,9 @@ namespace dicomm {
 // What a library does itself. The caller works round the rest: avg by sum and one division, alltoall by
 // grouped send and recv, a missing dtype by moving it as bytes where no arithmetic is needed.
 struct CclCapabilities {
-  bool (*reduces)(dicomm_dtype dtype, dicomm_reduce op) = nullptr;  // pure
-  bool (*moves)(dicomm_dtype dtype) = nullptr;                      // pure
-  bool send_recv = false;                                           // point to point, also grouped
+  std::function<bool(dicomm_dtype dtype, dicomm_reduce op)> reduces;  // pure
+  std::function<bool(dicomm_dtype dtype)> moves;                      // pure
+  bool send_recv = false;                                             // point to point, also grouped
   bool aborts = false;        // abort() frees ranks that wait inside the library
   bool tells_errors = false;  // async_error() notices a dead peer
   int version = 0;            // the vendor's own number
