@@ -5,6 +5,9 @@
 
 #include <fstream>
 
+#include "ccl/registry.h"
+#include "device/registry.h"
+
 namespace dicomm {
 
 namespace {
@@ -34,15 +37,37 @@ ChipInfo host_processors() {
   return chip;
 }
 
-ChipInfo simulated_chip(const ChipOptions &options) {
+bool floating(int dtype) {
+  return dtype >= DICOMM_FLOAT8_E4M3FN && dtype <= DICOMM_FLOAT64;
+}
+
+// Which dtypes the library reduces as dicomm does: vendors' own min and max lose NaN.
+uint64_t reduced_by(const CclCapabilities &library, dicomm_reduce op, bool simulated) {
+  const bool loses_nan = !simulated && (op == DICOMM_MIN || op == DICOMM_MAX);
+  uint64_t dtypes = 0;
+#define DICOMM_BIT(name, value, size)                                               \
+  if (library.reduces(DICOMM_##name, op) && !(loses_nan && floating(DICOMM_##name))) \
+    dtypes |= uint64_t{1} << value;
+  DICOMM_DTYPE_LIST(DICOMM_BIT)
+#undef DICOMM_BIT
+  return dtypes;
+}
+
+ChipInfo chip_of(const ChipOptions &options, const Device &device, const Ccl &ccl) {
+  const CclCapabilities library = ccl.capabilities();
   ChipInfo chip;
-  chip.simulated = true;
-  chip.name = "simulated " + options.vendor;
-  chip.arch = "simulated";
-  chip.library = options.vendor + "-ccl";
-  chip.library_version = 1;
+  chip.simulated = options.simulated;
+  chip.name = device.describe();
+  chip.arch = options.simulated ? "simulated" : "";
+  chip.library = ccl.name();
+  chip.library_version = static_cast<uint32_t>(library.version);
   chip.memory_bytes = options.simulation.memory_bytes;
-  chip.dtypes = options.simulation.dtypes & all_dtypes();
+  chip.dtypes = options.simulated ? options.simulation.dtypes & all_dtypes() : all_dtypes();
+  for (size_t op = 0; op < kReduces; ++op) {
+    chip.reduces[op] = reduced_by(library, static_cast<dicomm_reduce>(op), options.simulated);
+  }
+  chip.send_recv = library.send_recv;
+  chip.converts = device.capabilities().reduces;
   return chip;
 }
 
@@ -74,19 +99,21 @@ dicomm_chip ChipOptions::view(dicomm_simulation &simulation_out) const {
           .simulation = simulated ? &simulation_out : nullptr};
 }
 
-Status describe_chip(const ChipOptions &options, ChipInfo &out) {
+Status open_chip(const ChipOptions &options, const std::string &address, OpenedChip &out) {
   DICOMM_TRY(options.check());
-  if (options.simulated) {
-    out = simulated_chip(options);
-  } else if (options.vendor == "cpu") {
-    out = host_processors();
+  dicomm_simulation simulation;
+  const dicomm_chip chip = options.view(simulation);
+  DICOMM_TRY(open_device(chip, out.device));
+  if (out.device) {
+    DICOMM_TRY(open_ccl(chip, address, out.ccl));
+    out.info = chip_of(options, *out.device, *out.ccl);
   } else {
-    return Status::make(DICOMM_NOT_SUPPORTED, "chips of vendor '", options.vendor, "' are not supported");
+    out.info = host_processors();
   }
-  out.vendor = options.vendor;
-  out.index = options.index;
-  out.island = options.island;
-  out.role = options.role;
+  out.info.vendor = options.vendor;
+  out.info.index = options.index;
+  out.info.island = options.island;
+  out.info.role = options.role;
   return {};
 }
 

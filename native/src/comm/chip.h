@@ -1,10 +1,11 @@
 // The chip of a Context: what the caller asked for, with strings of its own, and what is there.
 #pragma once
 
+#include <memory>
 #include <string>
-#include <vector>
 
-#include "base/error.h"
+#include "ccl/ccl.h"
+#include "device/device.h"
 #include "topology/topology.h"
 
 namespace dicomm {
@@ -25,8 +26,14 @@ struct ChipOptions {
   dicomm_chip view(dicomm_simulation &simulation_out) const;
 };
 
-// What a rank can say of its chip.
-Status describe_chip(const ChipOptions &options, ChipInfo &out);
+// Opens the chip and its vendor's collective library (none for the host's processors) and tells what a rank can
+// say of them. address: numeric, of this process. May block.
+struct OpenedChip {
+  std::unique_ptr<Device> device;
+  std::unique_ptr<Ccl> ccl;
+  ChipInfo info;
+};
+Status open_chip(const ChipOptions &options, const std::string &address, OpenedChip &out);
 // What it can say of its host: the name, network cards and NUMA node, as far as the kernel tells.
 void describe_host(RankInfo &out);
 

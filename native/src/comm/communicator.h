@@ -93,7 +93,7 @@ class Communicator final : private ChannelOwner, private CollectiveOwner {
   LibrarySet libraries_;
   ProgramCache programs_;
   const std::shared_ptr<Spares<PointToPoint>> pair_spares_ = std::make_shared<Spares<PointToPoint>>();
-  std::unique_ptr<Lane> lane_;  // null: the rank has no chip
+  std::unique_ptr<ChipLane> lane_;  // null: the rank has no chip
   Channel *channel_ = nullptr;
   Status failed_;
   std::set<int> hellos_;

@@ -52,10 +52,12 @@ Status Context::open() {
     messenger_.use(transports_);
     self_.address = addresses(transports_);
   }
-  std::unique_ptr<Device> device;
-  DICOMM_TRY(open_chip(options_.chip, self_.address, device, ccl_, rank_info_.chip));
-  if (!device) return {};
-  chip_ = std::make_unique<Chip>(engine_, std::move(device));
+  OpenedChip opened;
+  DICOMM_TRY(open_chip(options_.chip, numeric_address(transports_), opened));
+  rank_info_.chip = std::move(opened.info);
+  ccl_ = std::move(opened.ccl);
+  if (!opened.device) return {};
+  chip_ = std::make_unique<Chip>(engine_, std::move(opened.device));
   return chip_->open();
 }
 

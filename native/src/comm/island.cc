@@ -88,7 +88,7 @@ Status Communicator::join_island(Nanos deadline) {
       return joined;
     }
   }
-  auto lane = std::make_unique<Lane>(*chip, std::move(group), std::move(members));
+  auto lane = std::make_unique<ChipLane>(*chip, std::move(group), std::move(members));
   DICOMM_TRY(lane->open());
   auto lock = engine_.lock();
   lane_ = std::move(lane);

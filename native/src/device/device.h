@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -72,6 +73,9 @@ class Stream {
   // Work enqueued from now on starts after `event`, which may be of another stream of the same Device and may
   // be destroyed as soon as this returns.
   virtual Status wait(const Event &event) = 0;
+  // The vendor's stream (cudaStream_t, aclrtStream, ...), for the vendor's own libraries; what it is where
+  // the chip is not real is between the Device and the libraries for it.
+  virtual void *handle() const = 0;
   // fn(arg) runs once when all work enqueued so far is done or has failed (an event recorded before tells
   // which), on a thread of the vendor's. It must not block nor call the vendor, nor throw.
   virtual Status notify(void (*fn)(void *arg), void *arg) = 0;
@@ -101,6 +105,11 @@ class Device {
   virtual Status allocate_pinned(size_t bytes, std::unique_ptr<Allocation> &out) = 0;
   // Is this the chip's memory? Does not block.
   virtual bool owns(const void *data) const = 0;
+
+  // Calls body() with this Device as the vendor's current one on this thread and puts the caller's back: the
+  // vendor's own libraries take the chip from the thread. May block as long as body does. Returns what body
+  // returns; DEVICE_FAILED without having called it where the vendor refuses.
+  virtual Status with_current(const std::function<Status()> &body) = 0;
 
   // A stream of our own. May block.
   virtual Status make_stream(std::unique_ptr<Stream> &out) = 0;

@@ -43,7 +43,7 @@ struct ChipTask {
 class Chip final : private Poller {
  public:
   Chip(Engine &engine, std::unique_ptr<Device> device);
-  ~Chip() override;
+  ~Chip();
   Chip(const Chip &) = delete;
   Status open();
   // No task is under way, or none will be waited for.

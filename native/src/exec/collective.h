@@ -53,7 +53,7 @@ class Collective final : public Request, private TransferOwner, private ChipTask
     CollectiveOwner &owner;
     ScratchPool &memory;
     Chip *chip = nullptr;  // null: the rank has none
-    Lane *lane = nullptr;
+    ChipLane *lane = nullptr;
   };
   // Without the engine lock, before make(): what plan.program needs of the chip. Throws std::bad_alloc.
   static void take_chip_memory(Chip &chip, Plan &plan);

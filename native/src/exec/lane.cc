@@ -4,22 +4,22 @@
 
 namespace dicomm {
 
-Lane::Lane(Chip &chip, std::unique_ptr<CclGroup> group, std::vector<int> members)
+ChipLane::ChipLane(Chip &chip, std::unique_ptr<CclGroup> group, std::vector<int> members)
     : chip_(chip), group_(std::move(group)), members_(std::move(members)) {}
 
-int Lane::place_of(int rank) const {
+int ChipLane::place_of(int rank) const {
   return static_cast<int>(std::find(members_.begin(), members_.end(), rank) - members_.begin());
 }
 
-Lane::~Lane() { close(false, kAbort); }
+ChipLane::~ChipLane() { close(false, kAbort); }
 
-Status Lane::open() {
+Status ChipLane::open() {
   DICOMM_TRY(chip_.device().make_stream(stream_));
   thread_ = std::thread([this] { run(); });
   return {};
 }
 
-void Lane::close(bool clean, Nanos timeout) {
+void ChipLane::close(bool clean, Nanos timeout) {
   if (!thread_.joinable()) return;
   if (!clean) abort();
   {
@@ -32,29 +32,29 @@ void Lane::close(bool clean, Nanos timeout) {
   if (clean && group_) static_cast<void>(group_->close(timeout));  // whatever it says, the group is over
 }
 
-void Lane::append(ChipTask &task) {
+void ChipLane::append(ChipTask &task) {
   const std::lock_guard lock(mutex_);
   tasks_.push_back(&task);
   if (tasks_.front()->ready) changed_.notify_all();
 }
 
-void Lane::set_ready(ChipTask &task) {
+void ChipLane::set_ready(ChipTask &task) {
   const std::lock_guard lock(mutex_);
   task.ready = true;
   if (!tasks_.empty() && tasks_.front() == &task) changed_.notify_all();
 }
 
-size_t Lane::take_back(const ChipTaskOwner &owner) {
+size_t ChipLane::take_back(const ChipTaskOwner &owner) {
   const std::lock_guard lock(mutex_);
   return std::erase_if(tasks_, [&](const ChipTask *task) { return task->owner == &owner; });
 }
 
-void Lane::abort() {
+void ChipLane::abort() {
   if (!group_ || aborter_.joinable()) return;
   aborter_ = std::thread([this] { group_->abort(kAbort); });
 }
 
-void Lane::run() {
+void ChipLane::run() {
   for (;;) {
     ChipTask *task = nullptr;
     {

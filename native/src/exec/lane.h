@@ -1,4 +1,4 @@
-// Lane: what a rank does on its chip in one order, for one communicator: arithmetic and the calls of its
+// ChipLane: what a rank does on its chip in one order, for one communicator: arithmetic and the calls of its
 // island's library, which all members must make in the same order, on one stream.
 //
 // Vendors' calls may block for as long as their peers take, so a thread of the lane makes them.
@@ -14,13 +14,13 @@
 
 namespace dicomm {
 
-class Lane {
+class ChipLane {
  public:
   // group: null where the rank is alone in its island. members: the communicator's ranks of the group, in its
   // order.
-  Lane(Chip &chip, std::unique_ptr<CclGroup> group, std::vector<int> members);
-  ~Lane();
-  Lane(const Lane &) = delete;
+  ChipLane(Chip &chip, std::unique_ptr<CclGroup> group, std::vector<int> members);
+  ~ChipLane();
+  ChipLane(const ChipLane &) = delete;
   Status open();
   // Ends the thread and the group: collectively with its peers when all went well (`clean`), else at once.
   void close(bool clean, Nanos timeout);
