@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +119,65 @@ def test_two_kinds_of_chip_for_one_rank_are_refused() -> None:
     config = dicomm.Config(simulate="alpha", vendor="nvidia")
     with pytest.raises(dicomm.InvalidArgument, match="DICOMM_VENDOR='nvidia' names a real chip"):
         dicomm.init("file:///nowhere", rank=0, size=1, config=config)
+
+
+class Corrupting:
+    """A store in memory that changes what rank 1 publishes."""
+
+    def __init__(self, change: Callable[[bytes], bytes]) -> None:
+        self.change = change
+        self.values: dict[str, bytes] = {}
+        self.arrived = threading.Condition()
+
+    def set(self, key: str, value: bytes) -> None:
+        with self.arrived:
+            self.values[key] = self.change(value) if key.endswith("/rank/1") else value
+            self.arrived.notify_all()
+
+    def get(self, key: str) -> bytes:
+        return self.values[key]
+
+    def check(self, keys: list[str]) -> bool:
+        return all(key in self.values for key in keys)
+
+    def wait(self, keys: list[str], limit: timedelta) -> None:
+        with self.arrived:
+            if not self.arrived.wait_for(lambda: self.check(keys), limit.total_seconds()):
+                raise TimeoutError(keys)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda record: record, ""),
+        (lambda record: record[:-1], "rank 1 published a record that is cut"),
+        (lambda record: record + b"x", "rank 1 published a record that is cut, too long"),
+        (lambda record: b"", "rank 1 published a record that is cut"),
+        (lambda record: b"\xff" * len(record), "rank 1 published a record that is cut"),
+        (lambda record: b"\x09" + record[1:], r"rank 1 \(.+\) speaks protocol 9 .* install the same dicomm"),
+        (lambda record: record.replace(b"worker", b"banker"), "rank 1 published a record that is cut"),
+        (
+            lambda record: record.replace(dicomm.__version__.encode(), b"9.9.9", 1),
+            r"rank 1 \(.+\) has dicomm 9\.9\.9 and this rank",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("leak_check")
+def test_a_record_that_makes_no_sense_is_refused_on_every_rank(
+    change: Callable[[bytes], bytes], message: str
+) -> None:
+    store = Corrupting(change)
+    config = dicomm.Config(interface="127.0.0.1", init_timeout=20)
+
+    def start(rank: int) -> None:
+        if not message:
+            dicomm.init(store, rank=rank, size=3, config=config).close()
+            return
+        with pytest.raises(dicomm.Protocol, match=message):
+            dicomm.init(store, rank=rank, size=3, config=config)
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(start, range(3)))
 
 
 def test_the_environment_decides() -> None:

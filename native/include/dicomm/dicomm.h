@@ -208,9 +208,9 @@ typedef struct dicomm_simulation {
 /* What this process's rank computes on. */
 typedef struct dicomm_chip {
   size_t size;
-  const char
-      *vendor;   /* "cpu", "nvidia", "amd", "ascend", "mthreads", "iluvatar", "metax"; a simulation's brand */
-  int32_t index; /* as the vendor counts in this process */
+  const char *vendor; /* "cpu", "nvidia", "amd", "ascend", "mthreads", "iluvatar", "metax", "hygon"; a
+                         simulation's brand */
+  int32_t index;      /* as the vendor counts in this process */
   const char *island; /* "": ranks of one vendor and library form an island; else ranks with equal words do */
   const char *role;   /* "worker", or "reducer": helps to reduce and has no data of its own */
   const dicomm_simulation *simulation; /* NULL: the chip is real */
