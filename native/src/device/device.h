@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -100,6 +101,11 @@ class Device {
   virtual Status allocate_pinned(size_t bytes, std::unique_ptr<Allocation> &out) = 0;
   // Is this the chip's memory? Does not block.
   virtual bool owns(const void *data) const = 0;
+
+  // Calls body() with this Device as the vendor's current one on this thread and puts the caller's back: the
+  // vendor's own libraries take the chip from the thread. May block as long as body does. Returns what body
+  // returns; DEVICE_FAILED without having called it where the vendor refuses.
+  virtual Status with_current(const std::function<Status()> &body) = 0;
 
   // A stream of our own. May block.
   virtual Status make_stream(std::unique_ptr<Stream> &out) = 0;

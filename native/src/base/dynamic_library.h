@@ -1,0 +1,26 @@
+// A shared library that is opened at run time and never closed: vendors' libraries do not survive dlclose.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace dicomm {
+
+class DynamicLibrary {
+ public:
+  // The first of `files` that opens: names the loader searches for, or paths. NOT_SUPPORTED says what was
+  // tried, what the loader answered and `how` to get it. May block: constructors of the library run.
+  Status open(const std::string &what, const std::vector<std::string> &files, const std::string &how);
+  // Null when the library has no such symbol. Any thread.
+  void *find(const std::string &symbol) const;
+  // The file that was opened, links resolved: where they install side by side it tells the version.
+  const std::string &file() const { return file_; }
+
+ private:
+  void *handle_ = nullptr;
+  std::string file_;
+};
+
+}  // namespace dicomm
