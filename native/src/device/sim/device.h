@@ -51,6 +51,7 @@ class SimDevice final : public Device {
   // allocate_pinned gave.
   bool owns(const void *data) const override;
 
+  Status with_current(const std::function<Status()> &body) override { return body(); }
   Status make_stream(std::unique_ptr<Stream> &out) override;
   // Of a SimQueue; null is the default stream, on which a program's own work is always done.
   Status wrap(void *vendor_stream, std::unique_ptr<Stream> &out) override;
