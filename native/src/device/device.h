@@ -73,9 +73,6 @@ class Stream {
   // Work enqueued from now on starts after `event`, which may be of another stream of the same Device and may
   // be destroyed as soon as this returns.
   virtual Status wait(const Event &event) = 0;
-  // The vendor's stream (cudaStream_t, aclrtStream, ...), for the vendor's own libraries; what it is where
-  // the chip is not real is between the Device and the libraries for it.
-  virtual void *handle() const = 0;
   // fn(arg) runs once when all work enqueued so far is done or has failed (an event recorded before tells
   // which), on a thread of the vendor's. It must not block nor call the vendor, nor throw.
   virtual Status notify(void (*fn)(void *arg), void *arg) = 0;
