@@ -9,6 +9,11 @@
 
 namespace dicomm::coll {
 
+// Libraries do not check that their ranks called the same operation; what they do otherwise is anything. So
+// each member hears from the one before it first, by a message without data, whose header tells the
+// operation. Appended before all other steps.
+void agree(Schedule &schedule, const std::vector<int> &members, int rank);
+
 // Where what crosses arrives: in the output itself, or, where a library serves this rank's group and the
 // output is its chip's memory, in slots on the way there.
 class Landing {

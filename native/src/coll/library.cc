@@ -2,6 +2,7 @@
 // they are (sums in a wider type, scaled inputs) the chip converts before and after, piece by piece.
 #include "coll/build.h"
 #include "coll/fold.h"
+#include "coll/landing.h"
 
 namespace dicomm::coll {
 
@@ -13,9 +14,12 @@ constexpr Span kNowhere{Space::output, 0, 0};
 
 bool converts(const Problem &problem) { return problem.widened || problem.scaled; }
 
-Schedule on_chip() {
+Schedule on_chip(const Problem &problem) {
   Schedule schedule;
   schedule.on_chip = true;
+  std::vector<int> everybody;
+  for (int r = 0; r < problem.size; ++r) everybody.push_back(r);
+  agree(schedule, everybody, problem.rank);
   return schedule;
 }
 
@@ -41,7 +45,7 @@ Slots converting(Schedule &schedule, const Problem &problem, uint64_t most) {
 }  // namespace
 
 Schedule broadcast_library(const Problem &problem, const Topology &) {
-  Schedule schedule = on_chip();
+  Schedule schedule = on_chip(problem);
   const Span buffer{Space::output, 0, problem.count};
   const bool root = problem.rank == problem.root;
   schedule.ccl(CclCall::broadcast, problem.root, root ? kNowhere : buffer, root ? buffer : kNowhere);
@@ -49,7 +53,7 @@ Schedule broadcast_library(const Problem &problem, const Topology &) {
 }
 
 Schedule allreduce_library(const Problem &problem, const Topology &) {
-  Schedule schedule = on_chip();
+  Schedule schedule = on_chip(problem);
   const Span input{Space::input, 0, problem.count}, output{Space::output, 0, problem.count};
   if (converts(problem)) {
     Slots slots = converting(schedule, problem, problem.count);
@@ -61,7 +65,7 @@ Schedule allreduce_library(const Problem &problem, const Topology &) {
 }
 
 Schedule reduce_library(const Problem &problem, const Topology &) {
-  Schedule schedule = on_chip();
+  Schedule schedule = on_chip(problem);
   const bool root = problem.rank == problem.root;
   const Span input{Space::input, 0, problem.count}, output{Space::output, 0, root ? problem.count : 0};
   if (converts(problem)) {
@@ -75,7 +79,7 @@ Schedule reduce_library(const Problem &problem, const Topology &) {
 }
 
 Schedule reduce_scatter_library(const Problem &problem, const Topology &) {
-  Schedule schedule = on_chip();
+  Schedule schedule = on_chip(problem);
   const Blocks blocks(problem.counts);
   const Span output{Space::output, 0, blocks.count(problem.rank)};
   const bool even = blocks.largest() * static_cast<uint64_t>(problem.size) == blocks.total();
@@ -99,7 +103,7 @@ Schedule reduce_scatter_library(const Problem &problem, const Topology &) {
 }
 
 Schedule allgather_library(const Problem &problem, const Topology &) {
-  Schedule schedule = on_chip();
+  Schedule schedule = on_chip(problem);
   const Blocks blocks(problem.counts);
   const Span input{Space::input, 0, blocks.count(problem.rank)};
   if (blocks.largest() * static_cast<uint64_t>(problem.size) == blocks.total()) {
@@ -119,7 +123,7 @@ namespace {
 
 // What this rank sends to and receives from each rank, all at once; its own part is copied.
 Schedule exchange(const Problem &problem, const std::vector<Span> &out, const std::vector<Span> &in) {
-  Schedule schedule = on_chip();
+  Schedule schedule = on_chip(problem);
   const size_t me = static_cast<size_t>(problem.rank);
   if (out[me].count > 0) schedule.copy(in[me], out[me], false);
   uint32_t last = schedule.ccl(CclCall::begin, -1, kNowhere, kNowhere);

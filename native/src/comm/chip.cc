@@ -37,15 +37,13 @@ ChipInfo host_processors() {
   return chip;
 }
 
-bool floating(int dtype) {
-  return dtype >= DICOMM_FLOAT8_E4M3FN && dtype <= DICOMM_FLOAT64;
-}
+bool floating(int dtype) { return dtype >= DICOMM_FLOAT8_E4M3FN && dtype <= DICOMM_FLOAT64; }
 
 // Which dtypes the library reduces as dicomm does: vendors' own min and max lose NaN.
 uint64_t reduced_by(const CclCapabilities &library, dicomm_reduce op, bool simulated) {
   const bool loses_nan = !simulated && (op == DICOMM_MIN || op == DICOMM_MAX);
   uint64_t dtypes = 0;
-#define DICOMM_BIT(name, value, size)                                               \
+#define DICOMM_BIT(name, value, size)                                                \
   if (library.reduces(DICOMM_##name, op) && !(loses_nan && floating(DICOMM_##name))) \
     dtypes |= uint64_t{1} << value;
   DICOMM_DTYPE_LIST(DICOMM_BIT)

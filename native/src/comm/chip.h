@@ -26,8 +26,8 @@ struct ChipOptions {
   dicomm_chip view(dicomm_simulation &simulation_out) const;
 };
 
-// Opens the chip and its vendor's collective library (none for the host's processors) and tells what a rank can
-// say of them. address: numeric, of this process. May block.
+// Opens the chip and its vendor's collective library (none for the host's processors) and tells what a rank
+// can say of them. address: numeric, of this process. May block.
 struct OpenedChip {
   std::unique_ptr<Device> device;
   std::unique_ptr<Ccl> ccl;

@@ -79,9 +79,10 @@ Status Communicator::start_point_to_point(const dicomm_op &op, Nanos timeout, Re
   if (on_chip) DICOMM_TRY(context_.chip()->follow(op.stream, nullptr));
   auto lock = engine_.lock();
   DICOMM_TRY(failed_);
-  auto *request = PointToPoint::make({engine_, messenger_, *channel_, context_.scratch(), pair_spares_, context_.chip(), on_chip},
-                                     static_cast<dicomm_opcode>(op.opcode), op.peer, op.tag,
-                                     static_cast<dicomm_dtype>(op.dtype), std::move(blocks));
+  auto *request = PointToPoint::make(
+      {engine_, messenger_, *channel_, context_.scratch(), pair_spares_, context_.chip(), on_chip},
+      static_cast<dicomm_opcode>(op.opcode), op.peer, op.tag, static_cast<dicomm_dtype>(op.dtype),
+      std::move(blocks));
   out = request;
   launch(*request, timeout);
   request->start();
@@ -91,7 +92,8 @@ Status Communicator::start_point_to_point(const dicomm_op &op, Nanos timeout, Re
 
 Status Communicator::start_collective(const dicomm_op &op, Nanos timeout, Request *&out) {
   Collective::Plan plan;
-  DICOMM_TRY(plan_collective(op, {setup_.topology, rules_, libraries_, rank(), context_.chip(), programs_}, plan));
+  DICOMM_TRY(
+      plan_collective(op, {setup_.topology, rules_, libraries_, rank(), context_.chip(), programs_}, plan));
   const bool on_chip = plan.program->schedule.on_chip;
   if (on_chip) {
     Collective::take_chip_memory(*context_.chip(), plan);
@@ -106,9 +108,9 @@ Status Communicator::start_collective(const dicomm_op &op, Nanos timeout, Reques
   DICOMM_TRY(failed_);
   plan.seq = next_seq_;
   const Fingerprint mine = plan.fingerprint;
-  auto *request =
-      Collective::make({engine_, messenger_, *channel_, *this, context_.scratch(), context_.chip(), lane_.get()},
-                       std::move(plan));
+  auto *request = Collective::make(
+      {engine_, messenger_, *channel_, *this, context_.scratch(), context_.chip(), lane_.get()},
+      std::move(plan));
   out = request;
   launch(*request, timeout);
   history_[static_cast<size_t>(next_seq_ % kHistory)] = mine;

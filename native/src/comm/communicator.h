@@ -102,7 +102,7 @@ class Communicator final : private ChannelOwner, private CollectiveOwner {
   std::map<int, std::pair<int64_t, Fingerprint>> ahead_;  // probes for collectives not started here, by rank
   uint64_t splits_ = 0;
   bool left_well_ = false;  // nothing was pending nor had failed
-  bool probing_ = false;  // a timer is set
+  bool probing_ = false;    // a timer is set
   Reactor::Timer probe_timer_{};
 };
 

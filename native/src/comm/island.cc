@@ -1,5 +1,5 @@
-// Communicator::join_island: the ranks of an island become a group of their vendor's library. They agree over the
-// communicator itself.
+// Communicator::join_island: the ranks of an island become a group of their vendor's library. They agree over
+// the communicator itself.
 
 #include <algorithm>
 
@@ -10,8 +10,8 @@ namespace dicomm {
 
 namespace {
 
-constexpr size_t kMostId = 16 << 10;               // HCCL's has 4108 bytes, NCCL's 128
-constexpr uint64_t kIdTag = uint64_t{1} << 63;     // before any operation of the user's could match it
+constexpr size_t kMostId = 16 << 10;            // HCCL's has 4108 bytes, NCCL's 128
+constexpr uint64_t kIdTag = uint64_t{1} << 63;  // before any operation of the user's could match it
 
 }  // namespace
 
@@ -45,8 +45,8 @@ Status Communicator::share_id(const std::vector<int> &members, Ccl &ccl, Nanos t
     DICOMM_TRY(finish(op, &bytes));
     id.resize(bytes);
     if (!id.empty()) return {};
-    return Status::make(DICOMM_CCL_FAILED, describe_rank(members.front()), " could not begin a group of ", ccl.describe(),
-                        "; its own error says why");
+    return Status::make(DICOMM_CCL_FAILED, describe_rank(members.front()), " could not begin a group of ",
+                        ccl.describe(), "; its own error says why");
   }
   const Status made = ccl.make_id(id);
   if (!made.ok()) id.clear();

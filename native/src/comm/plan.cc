@@ -204,7 +204,8 @@ Status find_memory(const dicomm_op &op, const Chip *chip, std::initializer_list<
 
 }  // namespace
 
-Status plan_point_to_point(const dicomm_op &op, int size, const Chip *chip, BlockList &blocks, bool &on_chip) {
+Status plan_point_to_point(const dicomm_op &op, int size, const Chip *chip, BlockList &blocks,
+                           bool &on_chip) {
   if (dicomm_dtype_size(op.dtype) == 0) return wrong(op, concat("unknown dtype ", op.dtype));
   const bool any = op.opcode == DICOMM_RECV && op.peer == DICOMM_ANY_SOURCE;
   if (!any && (op.peer < 0 || op.peer >= size)) {

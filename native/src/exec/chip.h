@@ -16,11 +16,11 @@ struct ChipTask;
 
 class ChipTaskOwner {
  public:
-  // A task of a lane: enqueues its work. On the lane's thread, without the engine lock; what the step reads of
-  // the owner does not change meanwhile. group: null where the rank has no library.
+  // A task of a lane: enqueues its work. On the lane's thread, without the engine lock; what the step reads
+  // of the owner does not change meanwhile. group: null where the rank has no library.
   virtual Status run_on_lane(const ChipTask &task, Stream &stream, CclGroup *group) = 0;
-  // The task's work is done or has failed. Lock held, from Reactor::dispatch. Exactly once for every task that
-  // was started and not taken back.
+  // The task's work is done or has failed. Lock held, from Reactor::dispatch. Exactly once for every task
+  // that was started and not taken back.
   virtual void on_chip_done(ChipTask &task, const Status &status) = 0;
 
  protected:

@@ -50,16 +50,17 @@ Status Collective::begin_on_chip() {
     ChipTask &task = chip_tasks_[plan_.program->slot[i]];
     task.index = i;
     if (step.kind == StepKind::to_host || step.kind == StepKind::to_chip) continue;
-    task.quiet = step.kind == StepKind::ccl && (step.call == CclCall::begin || step.call == CclCall::send ||
-                                                step.call == CclCall::recv);
+    const bool grouped =
+        step.call == CclCall::begin || step.call == CclCall::send || step.call == CclCall::recv;
+    task.quiet = step.kind == StepKind::ccl ? grouped : step.dst.count == 0;
     ++under_way_;
     place_.lane->append(task);
   }
   return {};
 }
 
-// Buffers that are not one run of the chip's memory are copied into one. broadcast reads the root's output, and
-// what no schedule writes must come back as it was.
+// Buffers that are not one run of the chip's memory are copied into one. broadcast reads the root's output,
+// and what no schedule writes must come back as it was.
 Status Collective::pack_on_chip() {
   Stream &stream = place_.lane->stream();
   const auto pack = [&](const BlockList &list, std::byte *into) -> Status {
@@ -69,7 +70,8 @@ Status Collective::pack_on_chip() {
       return {};
     }
     if (!plan_.on_chip) {
-      std::byte *const host = plan_.chip.carried.get() + (into == plan_.chip.input.get() ? 0 : plan_.input.bytes());
+      std::byte *const host =
+          plan_.chip.carried.get() + (into == plan_.chip.input.get() ? 0 : plan_.input.bytes());
       list.pack(host);
       return stream.copy_to_device(into, host, list.bytes());
     }
@@ -114,7 +116,8 @@ Status Collective::unpack_on_chip() {
     });
     DICOMM_TRY(status);
   } else {
-    DICOMM_TRY(stream.copy_to_host(plan_.chip.carried.get() + plan_.input.bytes(), from, plan_.output.bytes()));
+    DICOMM_TRY(
+        stream.copy_to_host(plan_.chip.carried.get() + plan_.input.bytes(), from, plan_.output.bytes()));
   }
   DICOMM_TRY(place_.chip->watch(chip_tasks_.back(), stream));
   ++under_way_;
@@ -152,7 +155,8 @@ Status Collective::compute(const Step &step, Stream &stream) const {
     return stream.reduce(arithmetic, address(step.dst), to, address(step.a), from, address(step.b),
                          form(step.b), step.a.count, step.finish);
   }
-  const bool scales = from == Form::raw && (arithmetic.op == DICOMM_PREMUL_SUM || arithmetic.dtype == DICOMM_BOOL);
+  const bool scales =
+      from == Form::raw && (arithmetic.op == DICOMM_PREMUL_SUM || arithmetic.dtype == DICOMM_BOOL);
   const bool divides = step.finish && arithmetic.op == DICOMM_AVG;
   if (plan_.reducing && (scales || divides || bytes_of(step.a) != bytes_of(step.dst))) {
     return stream.copy_convert(arithmetic, address(step.dst), to, address(step.a), from, step.a.count,
@@ -215,15 +219,14 @@ void Collective::on_chip_done(ChipTask &task, const Status &status) {
   place_.engine.complete(*this, {});
 }
 
-// The chip still reads and writes the memory: it stays until the last task has ended, or, where none is heard of
-// for long, for ever.
+// The chip still reads and writes the memory: it stays until the last task has ended, or, where none is heard
+// of for long, for ever.
 void Collective::end_when_idle(const Status &why) {
   ending_ = why;
   deadline = kNever;
   retain();
-  patience_ = place_.engine.reactor().at(now() + kChipPatience, [this] {
-    place_.engine.complete(*this, ending_);
-  });
+  patience_ =
+      place_.engine.reactor().at(now() + kChipPatience, [this] { place_.engine.complete(*this, ending_); });
 }
 
 }  // namespace dicomm

@@ -18,12 +18,12 @@ class PointToPoint final : public Request, private TransferOwner, private ChipTa
     Channel &channel;
     ScratchPool &memory;
     std::shared_ptr<Spares<PointToPoint>> spares;
-    Chip *chip = nullptr;  // the rank's
-    bool on_chip = false;  // the buffer is the chip's memory
+    Chip *chip = nullptr;    // the rank's
+    bool on_chip = false;    // the buffer is the chip's memory
     void *stream = nullptr;  // the work behind which it is filled, or free
   };
-  // `peer` may be ANY_SOURCE for a receive. Throws std::bad_alloc. A buffer on a chip passes through the host's
-  // memory.
+  // `peer` may be ANY_SOURCE for a receive. Throws std::bad_alloc. A buffer on a chip passes through the
+  // host's memory.
   static PointToPoint *make(const Place &place, dicomm_opcode opcode, int peer, uint64_t tag,
                             dicomm_dtype dtype, BlockList blocks);
 
