@@ -230,13 +230,6 @@ class Config:
         "`~/.cache/dicomm`.",
     )
 
-    simulate: str = _setting(
-        "DICOMM_SIMULATE",
-        "",
-        "Simulated chips by brand and number of ranks, such as `alpha:2,beta:2`; the list repeats for more "
-        "ranks.",
-    )
-
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Config:
         """Reads the environment (default: os.environ). InvalidArgument names the variable that is wrong."""

@@ -9,6 +9,9 @@
 
 namespace dicomm::simulate {
 
+// A hash of both, in this order.
+uint64_t mix(uint64_t a, uint64_t b);
+
 inline uint64_t total(const std::vector<uint64_t> &counts) {
   return std::accumulate(counts.begin(), counts.end(), uint64_t{0});
 }

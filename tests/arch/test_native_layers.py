@@ -32,20 +32,20 @@ ALLOWED: dict[str, set[str]] = {
         "model": "coll topology base",
         "path": "model coll topology base",
         "p2p": "transport device device/host progress base",
-        "exec": "p2p coll topology device device/host progress base",
-        "comm": "exec p2p path coll topology transport store device progress base",
+        "exec": "p2p coll topology ccl device device/host progress base",
+        "comm": "exec p2p path coll topology transport store ccl device progress base",
         "api": "comm exec p2p path model coll topology transport store device device/host progress base",
     }.items()
 }
 
-CONCRETE = {"transport/loopback", "transport/shm", "transport/tcp", "ccl/nccl"}
+CONCRETE = {"transport/loopback", "transport/shm", "transport/tcp", "ccl/nccl", "ccl/hccl"}
 
 # Pure layers compute; they have no way to reach a file, a socket, a clock, a thread or chance.
 PURE = ("coll", "model", "path", "topology")
 PURE_HEADERS = set(
     re.findall(
         r"\w+",
-        """algorithm array bit cctype charconv cstddef cstdint cstring functional initializer_list iomanip
+        """algorithm array bit cctype charconv cstddef cstdint cstring deque functional initializer_list iomanip
         iterator limits map memory numeric optional set span sstream string string_view tuple unordered_map
         utility vector""",
     )

@@ -21,9 +21,10 @@ from support.reference import dtype_of
 
 COUNTS = (0, 1, 7, 1000, 70001)
 SIZES = (1, 2, 3, 4, 7)
+
+
 def algorithms() -> dict[str, list[str]]:
-    """By operation, as the library names them: it lists "allreduce:ring". Those of islands have tests of their
-    own."""
+    """By operation, as the library names them: it lists "allreduce:ring". Those of islands are tested apart."""
     found: dict[str, list[str]] = {}
     for entry in dicomm.build_info()["algorithms"]:
         operation, name = entry.split(":")

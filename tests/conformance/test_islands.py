@@ -142,7 +142,9 @@ def test_uneven_blocks(jobs: Callable[[str], Ranks]) -> None:
         got = [np.zeros(n, np.float32) for n in counts]
         comm.allgather(inputs[comm.rank], got)
         assert all(same_bits(a, b) for a, b in zip(got, inputs, strict=True))
-        parts = [[values("float32", n, rank * 100 + r) for r, n in enumerate(counts)] for rank in range(comm.size)]
+        parts = [
+            [values("float32", n, rank * 100 + r) for r, n in enumerate(counts)] for rank in range(comm.size)
+        ]
         mine = np.zeros(counts[comm.rank], np.float32)
         comm.reduce_scatter(parts[comm.rank], mine)
         assert same_bits(mine, reference.reduce([p[comm.rank] for p in parts], "float32", "sum"))

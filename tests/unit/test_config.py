@@ -82,7 +82,6 @@ def test_every_setting_is_read() -> None:
         "log": ("DEBUG", "debug"),
         "torch_dir": ("/t", "/t"),
         "cache_dir": ("/c", "/c"),
-        "simulate": ("alpha:2,beta", "alpha:2,beta"),
     }
     fields = {field.name: field.metadata["env"] for field in dataclasses.fields(Config)}
     assert samples.keys() == fields.keys(), "add the new setting here"

@@ -19,12 +19,13 @@ struct ChipInfo {
   uint32_t library_version = 0;  // the vendor's own number
   uint64_t memory_bytes = 0;     // 0: not known
   uint64_t dtypes = 0;           // bit 1 << DICOMM_<dtype>: it, and its library, know the dtype
-  std::array<uint64_t, kReduces> reduces{};  // by dicomm_reduce: the dtypes its library reduces as dicomm does
-  bool send_recv = false;        // its library has point-to-point calls
-  bool converts = false;         // the chip changes types, scales and divides by itself
-  int32_t index = 0;             // as the vendor counts in the rank's process
-  std::string id;      // no other chip of the job has it: a UUID, or host and bus address; "": not known
-  std::string island;  // the user's word; "": the island follows from vendor and library
+  std::array<uint64_t, kReduces>
+      reduces{};           // by dicomm_reduce: the dtypes its library reduces as dicomm does
+  bool send_recv = false;  // its library has point-to-point calls
+  bool converts = false;   // the chip changes types, scales and divides by itself
+  int32_t index = 0;       // as the vendor counts in the rank's process
+  std::string id;          // no other chip of the job has it: a UUID, or host and bus address; "": not known
+  std::string island;      // the user's word; "": the island follows from vendor and library
   std::string role = "worker";  // or "reducer"
   bool simulated = false;
   bool operator==(const ChipInfo &) const = default;
