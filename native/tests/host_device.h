@@ -89,7 +89,7 @@ class HostDevice final : public Device {
       return {};
     }
     Status wait(const Event &) override { return {}; }
-    void *handle() const override { return const_cast<Queue *>(this); }
+    void *native() const override { return const_cast<Queue *>(this); }
     Status notify(void (*fn)(void *), void *arg) override {
       fn(arg);
       return {};

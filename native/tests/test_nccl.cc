@@ -83,7 +83,7 @@ TEST_CASE("nccl: every function gets its arguments in the vendor's order and num
   Lone one;
   int32_t from[4] = {}, to[4] = {};
   void *const send = from, *const recv = to;
-  const void *const at = one.stream->handle();
+  const void *const at = one.stream->native();
   Stream &stream = *one.stream;
 
   CHECK(one.group->allreduce(send, recv, 3, DICOMM_INT32, DICOMM_MIN, stream).ok());
@@ -143,7 +143,7 @@ TEST_CASE("nccl: sends and receives, in the vendor's group and without") {
     const std::lock_guard lock(control.mutex);
     const size_t start = control.log.find("GroupStart()\n");
     const std::string sent =
-        line("Send(send=", data, " count=2 type=8 peer=1 stream=", m.stream->handle(), ")");
+        line("Send(send=", data, " count=2 type=8 peer=1 stream=", m.stream->native(), ")");
     CHECK(control.log.find(sent) > start);
     CHECK(control.log.find("GroupEnd()\n") > control.log.find(sent));
   });

@@ -6,7 +6,7 @@
 // file per vendor and are mapped to Status there, with the vendor's code kept in Failure::foreign_code.
 //
 // Operations on host memory use device/host directly and no Device: there is nothing to open, order or
-// export. The first implementation of this contract comes with islands of chips.
+// export. sim is an implementation for chips that do not exist.
 //
 // Threads: every function may be called from any thread, several at a time on one Device, but for close. Each
 // sets the vendor's current device for itself and puts the caller's back before it returns. The engine lock
@@ -72,12 +72,11 @@ class Stream {
   // Work enqueued from now on starts after `event`, which may be of another stream of the same Device and may
   // be destroyed as soon as this returns.
   virtual Status wait(const Event &event) = 0;
-  // The vendor's stream (cudaStream_t, aclrtStream, ...), for the vendor's own libraries; what it is where
-  // the chip is not real is between the Device and the libraries for it.
-  virtual void *handle() const = 0;
   // fn(arg) runs once when all work enqueued so far is done or has failed (an event recorded before tells
   // which), on a thread of the vendor's. It must not block nor call the vendor, nor throw.
   virtual Status notify(void (*fn)(void *arg), void *arg) = 0;
+  // The vendor's stream, as Device::wrap takes it, for what else of the vendor's runs on one.
+  virtual void *native() const = 0;
 };
 
 // A range of device memory as a file descriptor the kernel can hand to a network card. The caller owns fd.

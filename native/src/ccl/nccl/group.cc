@@ -39,7 +39,7 @@ void discard(const Library &library, Comm comm) {
 
 Status Group::join(std::shared_ptr<const Library> library, const UniqueId &id, int rank, int size,
                    Device &device, int64_t timeout_ns, std::unique_ptr<CclGroup> &out) {
-  const Nanos deadline = deadline_after(timeout_ns);
+  const Nanos deadline = ccl_deadline(timeout_ns);
   auto comm = std::make_shared<Comm>(nullptr);
   const auto work = [library, comm, id, rank, size, deadline] {
     const int code = start_joining(*library, *comm, id, rank, size);
@@ -97,7 +97,7 @@ Status Group::broadcast(const void *send, void *recv, uint64_t count, dicomm_dty
   const Wire wire = moving(library_->version, dtype);
   return enter("Broadcast", [&] {
     return library_->call.Broadcast(rank_ == root ? send : recv, recv, count * wire.elements, wire.dtype,
-                                    root, comm_, stream.handle());
+                                    root, comm_, stream.native());
   });
 }
 
@@ -105,7 +105,7 @@ Status Group::allgather(const void *send, void *recv, uint64_t count, dicomm_dty
   DICOMM_TRY(check_collective(0));
   const Wire wire = moving(library_->version, dtype);
   return enter("AllGather", [&] {
-    return library_->call.AllGather(send, recv, count * wire.elements, wire.dtype, comm_, stream.handle());
+    return library_->call.AllGather(send, recv, count * wire.elements, wire.dtype, comm_, stream.native());
   });
 }
 
@@ -129,7 +129,7 @@ Status Group::allreduce(const void *send, void *recv, uint64_t count, dicomm_dty
                         Stream &stream) {
   DICOMM_TRY(check_collective(0));
   return reduction("AllReduce", dtype, op, count, [&](int theirs, int their_op, size_t n) {
-    return library_->call.AllReduce(send, recv, n, theirs, their_op, comm_, stream.handle());
+    return library_->call.AllReduce(send, recv, n, theirs, their_op, comm_, stream.native());
   });
 }
 
@@ -137,7 +137,7 @@ Status Group::reduce(const void *send, void *recv, uint64_t count, dicomm_dtype 
                      int root, Stream &stream) {
   DICOMM_TRY(check_collective(root));
   return reduction("Reduce", dtype, op, count, [&](int theirs, int their_op, size_t n) {
-    return library_->call.Reduce(send, recv, n, theirs, their_op, root, comm_, stream.handle());
+    return library_->call.Reduce(send, recv, n, theirs, their_op, root, comm_, stream.native());
   });
 }
 
@@ -145,7 +145,7 @@ Status Group::reduce_scatter(const void *send, void *recv, uint64_t count, dicom
                              dicomm_reduce op, Stream &stream) {
   DICOMM_TRY(check_collective(0));
   return reduction("ReduceScatter", dtype, op, count, [&](int theirs, int their_op, size_t n) {
-    return library_->call.ReduceScatter(send, recv, n, theirs, their_op, comm_, stream.handle());
+    return library_->call.ReduceScatter(send, recv, n, theirs, their_op, comm_, stream.native());
   });
 }
 
@@ -185,7 +185,7 @@ Status Group::transfer(const void *send, void *recv, uint64_t count, dicomm_dtyp
   if (gate_.ended()) return Gate::refusal();
   if (count == 0) return {};  // on both sides
   const Wire wire = moving(library_->version, dtype);
-  const Transfer one = {send, recv, count * wire.elements, wire.dtype, peer, stream.handle()};
+  const Transfer one = {send, recv, count * wire.elements, wire.dtype, peer, stream.native()};
   if (collected_) {
     collected_->push_back(one);
     return {};
@@ -249,12 +249,12 @@ void Group::release(Nanos deadline) {
 }
 
 void Group::abort(int64_t timeout_ns) {
-  if (gate_.end()) release(deadline_after(timeout_ns));
+  if (gate_.end()) release(ccl_deadline(timeout_ns));
 }
 
 Status Group::close(int64_t timeout_ns) {
   if (!gate_.end()) return Gate::refusal();
-  const Nanos deadline = deadline_after(timeout_ns);
+  const Nanos deadline = ccl_deadline(timeout_ns);
   const auto work = [library = library_, comm = comm_, deadline, factor = factor_] {
     if (factor) library->call.RedOpDestroy(factor->op, comm);
     if (library->call.CommFinalize != nullptr && library->non_blocking()) {
