@@ -36,7 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     }.items()
 }
 
-CONCRETE = {"transport/loopback", "transport/shm", "transport/tcp", "ccl/nccl"}
+CONCRETE = {"transport/loopback", "transport/shm", "transport/tcp", "ccl/hccl", "ccl/nccl"}
 
 # Pure layers compute; they have no way to reach a file, a socket, a clock, a thread or chance.
 PURE = ("coll", "model", "path", "topology")

@@ -1,5 +1,7 @@
 #include "ccl/registry.h"
 
+#include "ccl/hccl/hccl.h"
+#include "ccl/hccl/library.h"
 #include "ccl/nccl/nccl.h"
 
 namespace dicomm {
@@ -7,6 +9,7 @@ namespace dicomm {
 Status open_ccl(const std::string &vendor, std::unique_ptr<Ccl> &out) {
   for (const nccl::Member &member : nccl::members())
     if (member.vendor == vendor) return open_nccl(member, out);
+  if (vendor == "ascend") return open_hccl(hccl::files(), out);
   std::string known;
   for (const std::string &one : ccl_vendors()) known += " " + one;
   return Status::make(DICOMM_INVALID_ARGUMENT, "no collective library is known for chips of '", vendor,
@@ -16,6 +19,7 @@ Status open_ccl(const std::string &vendor, std::unique_ptr<Ccl> &out) {
 std::vector<std::string> ccl_vendors() {
   std::vector<std::string> out;
   for (const nccl::Member &member : nccl::members()) out.push_back(member.vendor);
+  out.push_back("ascend");
   return out;
 }
 
