@@ -1,7 +1,7 @@
 """Our table of the NCCL family against the library and the header that NVIDIA publishes.
 
     pip install --no-deps nvidia-nccl-cu12      # 350 MB
-    python -m pytest -m nccl tests/abi
+    python -m pytest -m vendor tests/abi
 
 Needs a C++ compiler, and no GPU.
 """
@@ -9,19 +9,17 @@ Needs a C++ compiler, and no GPU.
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-NATIVE = ROOT / "native"
+from support.foreign import NATIVE, ROOT, compile_with, listed, package_folder
+
 ABI = (NATIVE / "src/ccl/nccl/abi.h").read_text()
 
-pytestmark = [pytest.mark.nccl, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.vendor, pytest.mark.timeout(300)]
 
 # What nccl.h wants of CUDA's headers.
 CUDA_RUNTIME = """#include <stddef.h>
@@ -33,13 +31,7 @@ typedef struct CUevent_st *cudaEvent_t;
 
 @pytest.fixture(scope="module")
 def package() -> Path:
-    try:
-        spec = importlib.util.find_spec("nvidia.nccl")
-    except ModuleNotFoundError:
-        spec = None
-    if spec is None or not spec.submodule_search_locations:
-        pytest.skip("nvidia-nccl-cu12 is not installed")
-    return Path(next(iter(spec.submodule_search_locations)))
+    return package_folder("nvidia.nccl", "nvidia-nccl-cu12")
 
 
 @pytest.fixture(scope="module")
@@ -52,42 +44,24 @@ def header(package: Path) -> str:
     return (package / "include/nccl.h").read_text()
 
 
-def listed(name: str) -> list[tuple[str, ...]]:
-    """The rows of a list macro of abi.h."""
-    text = re.search(rf"#define {name}\(X\)((?:.*\\\n)*.*\n)", ABI)
-    assert text is not None
-    return [tuple(re.split(r",\s*", row)) for row in re.findall(r"X\((\w+(?:, ?[^)]*)?)\)", text[1])]
+@pytest.fixture
+def headers(package: Path, tmp_path: Path) -> list[Path]:
+    (tmp_path / "cuda_runtime.h").write_text(CUDA_RUNTIME)
+    (tmp_path / "cuda_fp16.h").write_text("")
+    return [tmp_path, package / "include"]
 
 
-def compile_with(package: Path, folder: Path, *arguments: str) -> None:
-    compiler = shutil.which("g++") or shutil.which("c++")
-    if compiler is None:
-        pytest.skip("no C++ compiler")
-    (folder / "cuda_runtime.h").write_text(CUDA_RUNTIME)
-    (folder / "cuda_fp16.h").write_text("")
-    include = [
-        f"-I{path}"
-        for path in (folder, package / "include", NATIVE / "include", NATIVE / "src", NATIVE / "tests")
-    ]
-    done = subprocess.run(
-        [compiler, "-std=c++20", *include, *arguments], capture_output=True, text=True, timeout=240
-    )
-    assert done.returncode == 0, done.stderr
+def test_declarations_are_the_vendors(headers: list[Path]) -> None:
+    compile_with(headers, "-fsyntax-only", "-Wall", "-Werror", str(ROOT / "tests/abi/check_nccl.cc"))
 
 
-def test_declarations_are_the_vendors(package: Path, tmp_path: Path) -> None:
-    compile_with(
-        package, tmp_path, "-fsyntax-only", "-Wall", "-Werror", str(ROOT / "tests/abi/check_nccl.cc")
-    )
-
-
-def test_double_has_the_vendors_declarations(package: Path, tmp_path: Path) -> None:
+def test_double_has_the_vendors_declarations(headers: list[Path]) -> None:
     defines = ["-DDOUBLE_PREFIX=nccl", '-DDOUBLE_HEADER="nccl.h"']
-    compile_with(package, tmp_path, "-fsyntax-only", *defines, str(NATIVE / "tests/doubles/nccl.cc"))
+    compile_with(headers, "-fsyntax-only", *defines, str(NATIVE / "tests/doubles/nccl.cc"))
 
 
 def test_every_function_is_exported(library: ctypes.CDLL) -> None:
-    names = [row[0] for row in listed("DICOMM_NCCL_FUNCTIONS")]
+    names = [row[0] for row in listed(ABI, "DICOMM_NCCL_FUNCTIONS")]
     assert len(names) > 20
     missing = [name for name in names if not hasattr(library, f"nccl{name}")]
     assert missing == []
@@ -103,7 +77,7 @@ def test_version_is_the_headers(library: ctypes.CDLL, header: str) -> None:
 
 def test_every_code_has_a_text(library: ctypes.CDLL) -> None:
     library.ncclGetErrorString.restype = ctypes.c_char_p
-    texts = [library.ncclGetErrorString(int(row[2])) for row in listed("DICOMM_NCCL_RESULTS")]
+    texts = [library.ncclGetErrorString(int(row[2])) for row in listed(ABI, "DICOMM_NCCL_RESULTS")]
     assert len(texts) == 9
     assert len(set(texts)) == len(texts), texts
     assert all(texts)
@@ -112,7 +86,7 @@ def test_every_code_has_a_text(library: ctypes.CDLL) -> None:
 def test_no_code_is_missing(header: str) -> None:
     """A code that a later version adds is still mapped, to CCL_FAILED; this says that it is time to look."""
     theirs = re.findall(r"\bnccl(\w+)\s*=\s*(\d+)", header[header.index("/* Error type */") :].split("}")[0])
-    ours = {(row[1], row[2]) for row in listed("DICOMM_NCCL_RESULTS")}
+    ours = {(row[1], row[2]) for row in listed(ABI, "DICOMM_NCCL_RESULTS")}
     assert {(name, value) for name, value in theirs if name != "NumResults"} == ours
 
 
@@ -122,11 +96,12 @@ def test_library_opens_as_dicomm_opens_it(package: Path, tmp_path: Path) -> None
     sources = [
         ROOT / "tests/abi/open_nccl.cc",
         source / "ccl/bounded.cc",
+        source / "ccl/group_base.cc",
         *sorted((source / "ccl/nccl").glob("*.cc")),
     ]
     sources += [source / name for name in ("base/dynamic_library.cc", "base/error.cc", "base/names.cc")]
     sources.append(source / "api/status.cc")
-    compile_with(package, tmp_path, "-o", str(program), *map(str, sources), "-pthread", "-ldl")
+    compile_with([], "-o", str(program), *map(str, sources), "-pthread", "-ldl")
     file = package / "lib/libnccl.so.2"
     done = subprocess.run([str(program), str(file)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
