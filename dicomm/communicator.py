@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cached_property
 from types import TracebackType
 from typing import Any
 
@@ -12,6 +13,7 @@ from dicomm.buffer import dtype_code
 from dicomm.context import Context
 from dicomm.errors import InvalidArgument
 from dicomm.objects import ObjectOperations
+from dicomm.topology import Topology
 
 
 class Communicator(ObjectOperations):
@@ -99,10 +101,17 @@ class Communicator(ObjectOperations):
         elif self in self._context.communicators:
             self._context.communicators.remove(self)
 
+    @cached_property
+    def topology(self) -> Topology:
+        """What each rank has, and the islands, hosts and links that follow."""
+        return Topology.from_record(self._info()["topology"])
+
     def stats(self) -> dict[str, Any]:
         """Counters: bytes, messages, retries and fallbacks per path and peer; those of the process under
         "context"."""
-        return self._info() | {"context": self._context.info()}
+        info = self._info() | {"context": self._context.info()}
+        del info["topology"]
+        return info
 
     def explain(self, op: str = "", count: int = 1, dtype: Any = "float32") -> str:
         """Which rule wins for an operation and the steps this rank would take; "" prints the whole table.

@@ -58,6 +58,12 @@ def _parse_spin(text: str) -> float:
     return microseconds
 
 
+def _parse_role(text: str) -> str:
+    if text.strip().lower() not in ("worker", "reducer"):
+        raise ValueError("worker or reducer")
+    return text.strip().lower()
+
+
 def _parse_log(text: str) -> str:
     if text.strip().lower() not in LOG_LEVELS:
         raise ValueError("one of " + ", ".join(LOG_LEVELS))
@@ -127,6 +133,31 @@ class Config:
         "The paths to use, such as `shm>tcp` or `tcp`. Not set: all; `shm` between processes of one host, "
         "else `tcp`.",
     )
+    vendor: str = _setting(
+        "DICOMM_VENDOR",
+        "",
+        "Whose chip this rank computes on: `cpu`, `nvidia`, `amd`, `ascend`, `mthreads`, `iluvatar`, `metax` "
+        "or `hygon`. Not set: `cpu`. May differ between ranks, as may the three settings after it.",
+    )
+    device_index: int | None = _setting(
+        "DICOMM_DEVICE_INDEX",
+        None,
+        "Which of the vendor's chips, as the vendor counts in this process. Not set: the launcher's local "
+        "rank.",
+        _parse_count,
+    )
+    island: str = _setting(
+        "DICOMM_ISLAND",
+        "",
+        "Ranks with equal words form an island. Not set: the ranks of one vendor, library and compatible "
+        "version do. Ranks that no library serves together are refused.",
+    )
+    role: str = _setting(
+        "DICOMM_ROLE",
+        "worker",
+        "`worker`, or `reducer`: helps to reduce and has no data of its own.",
+        _parse_role,
+    )
     sockets_per_peer: int = _setting(
         "DICOMM_SOCKETS_PER_PEER", 0, "TCP connections to each peer. 0: the library's default.", _parse_count
     )
@@ -168,6 +199,18 @@ class Config:
         "Rules that come before the built-in choice of algorithms, such as "
         "`allreduce@64K-1M:ring,barrier:tree`. `dicomm explain` prints the table.",
     )
+    simulate: str = _setting(
+        "DICOMM_SIMULATE",
+        "",
+        "Gives ranks chips that exist on any machine, such as `alpha:2,beta:2`: two ranks with a chip of "
+        "brand alpha, then two of brand beta; the list repeats for more ranks and is cut for fewer. Every "
+        "buffer of such a rank counts as memory of its chip.",
+    )
+    simulate_file: str = _setting(
+        "DICOMM_SIMULATE_FILE",
+        "",
+        "A YAML file that declares more brands for DICOMM_SIMULATE than the built-in alpha, beta and gamma.",
+    )
     log: str = _setting(
         "DICOMM_LOG",
         "warning",
@@ -185,6 +228,13 @@ class Config:
         "",
         "Where a torch plugin compiled on first use is kept. Not set: `$XDG_CACHE_HOME/dicomm` or "
         "`~/.cache/dicomm`.",
+    )
+
+    simulate: str = _setting(
+        "DICOMM_SIMULATE",
+        "",
+        "Simulated chips by brand and number of ranks, such as `alpha:2,beta:2`; the list repeats for more "
+        "ranks.",
     )
 
     @classmethod

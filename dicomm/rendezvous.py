@@ -77,7 +77,7 @@ def init(
     meeting = meet(source, rank, size, job, config)
     deadline = time.monotonic() + config.init_timeout
     prefix = f"dicomm/{meeting.job}/{meeting.attempt}/{_count_call(source, meeting)}"
-    context = Context(config, config.secret_bytes(), _route(meeting))
+    context = Context(config, config.secret_bytes(), _route(meeting), meeting.rank)
     try:
         store = stores.open_store(meeting, config.init_timeout)
     except BaseException:

@@ -231,7 +231,7 @@ TEST_CASE("scratch does not grow with the buffer") {
     const uint64_t each = op == DICOMM_REDUCE_SCATTER ? count / hosts.size() : count;
     const auto all = problems(op, {size, each, false, 0, false, 4});
     const Schedule schedule = find_algorithm(op, name)->build(all[1], topology_of_hosts(hosts));
-    return 4 * (schedule.acc_count + schedule.stage_count);
+    return 4 * (schedule.scratch(Space::acc) + schedule.scratch(Space::stage));
   };
   for (const dicomm_opcode op : {DICOMM_ALLREDUCE, DICOMM_REDUCE, DICOMM_REDUCE_SCATTER}) {
     CAPTURE(op);

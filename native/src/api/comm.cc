@@ -33,6 +33,24 @@ Status alive(const dicomm_comm *comm) {
   return alive(comm->comm->context());
 }
 
+Status read_chip(const dicomm_chip *given, dicomm::ChipOptions &out) {
+  if (given == nullptr) return {};
+  const auto chip = dicomm::read_options(given);
+  const std::string vendor = dicomm::text_or_empty(chip.vendor);
+  const std::string role = dicomm::text_or_empty(chip.role);
+  if (!vendor.empty()) out.vendor = vendor;
+  if (!role.empty()) out.role = role;
+  out.index = chip.index;
+  out.island = dicomm::text_or_empty(chip.island);
+  out.simulated = chip.simulation != nullptr;
+  if (!out.simulated) return {};
+  if (vendor.empty())
+    return Status::make(DICOMM_INVALID_ARGUMENT, "a simulated chip needs a brand as vendor");
+  out.simulation = dicomm::read_options(chip.simulation);
+  out.lacks = dicomm::text_or_empty(out.simulation.lacks);
+  return {};
+}
+
 }  // namespace
 
 extern "C" {
@@ -54,6 +72,7 @@ dicomm_status dicomm_context_create(const dicomm_context_options *given, dicomm_
     if (options.handshake_timeout_ns > 0) context.handshake_timeout = options.handshake_timeout_ns;
     context.log_level = options.log_level;
     context.spin = given == nullptr ? -1 : options.spin_ns;
+    DICOMM_TRY(read_chip(options.chip, context.chip));
     auto made = std::make_unique<dicomm_context>();
     made->context = std::make_shared<dicomm::Context>(std::move(context));
     DICOMM_TRY(made->context->open());

@@ -1,12 +1,23 @@
 #include "ccl/registry.h"
 
+#include <string_view>
+
 #include "ccl/hccl/hccl.h"
 #include "ccl/hccl/library.h"
 #include "ccl/nccl/nccl.h"
+#include "ccl/sim/library.h"
 
 namespace dicomm {
 
-Status open_ccl(const std::string &vendor, std::unique_ptr<Ccl> &out) {
+Status open_ccl(const dicomm_chip &chip, const std::string &address, std::unique_ptr<Ccl> &out) {
+  if (chip.simulation != nullptr) {
+    SimCclOptions options;
+    DICOMM_TRY(read_profile(chip, options.profile));
+    if (!address.empty()) options.address = address;
+    out = std::make_unique<SimCcl>(std::move(options));
+    return {};
+  }
+  const std::string_view vendor = chip.vendor == nullptr ? "" : chip.vendor;
   for (const nccl::Member &member : nccl::members())
     if (member.vendor == vendor) return open_nccl(member, out);
   if (vendor == "ascend") return open_hccl(hccl::files(), out);

@@ -27,7 +27,7 @@ Crossing::Crossing(Schedule &schedule, const Problem &problem, const Groups &gro
 
 bool Crossing::as_inputs(int group) const {
   const size_t members = groups_.members(group).size();
-  return members == 1 || members * element_ < wide_;
+  return members == 1 || (members * element_ < wide_ && !groups_.by_library(group));
 }
 
 void Crossing::inputs(int group, Span input, int to, Fold &fold, uint32_t &read) {
@@ -51,18 +51,19 @@ Crossing::Exchanged Crossing::exchange(int peer, const Operand &mine, uint64_t c
           (input ? arrived_inputs_ : arrived_partials_).receive(peer, count)};
 }
 
-uint32_t Crossing::spread(const Piece &piece, Span source, Span target, uint32_t ready, uint32_t free,
-                          int except) {
+Schedule::After Crossing::spread(const Piece &piece, Span source, Span target, uint32_t ready, uint32_t free,
+                                 int except) {
   if (rank_ != piece.rank) {
     const int group = groups_.of(rank_);
     const bool receives = group != piece.home && group != except && rank_ == piece.driver(groups_, group);
-    return receives ? schedule_.recv(piece.rank, target, {free}) : ready;
+    return {receives ? schedule_.recv(piece.rank, target, {free}) : ready};
   }
+  Schedule::After steps{ready};
   for (int i = 1; i < groups_.size(); ++i) {  // not all homes to the first group first
     const int group = wrap(piece.home + i, groups_.size());
-    if (group != except) schedule_.send(piece.driver(groups_, group), source, {ready});
+    if (group != except) steps.push_back(schedule_.send(piece.driver(groups_, group), source, {ready}));
   }
-  return ready;
+  return steps;
 }
 
 }  // namespace dicomm::coll

@@ -24,9 +24,10 @@ class Crossing {
   };
   Exchanged exchange(int peer, const Operand &mine, uint64_t count);
   // From the piece's own driver, who has it in `source` after `ready`, to the drivers of all other groups but
-  // `except`; they let go of what was in `target` after `free`. Returns since when this rank has it.
-  uint32_t spread(const Piece &piece, Span source, Span target, uint32_t ready, uint32_t free,
-                  int except = -1);
+  // `except`; they let go of what was in `target` after `free`. Returns since when this rank has it, and then
+  // the steps that read `source`.
+  Schedule::After spread(const Piece &piece, Span source, Span target, uint32_t ready, uint32_t free,
+                         int except = -1);
 
  private:
   Schedule &schedule_;

@@ -28,8 +28,17 @@ void PointToPoint::dispose() {
 void PointToPoint::prepare(const Place &place, int peer, uint64_t tag, dicomm_dtype dtype, BlockList blocks) {
   spares_ = place.spares;
   blocks_ = std::move(blocks);
+  chip_ = place.chip;
+  on_chip_ = place.on_chip;
+  copying_ = false;
+  ending_ = {};
+  copy_.owner = this;
   std::byte *data = blocks_.base();
-  if (!blocks_.contiguous()) {
+  if (on_chip_) {
+    packed_ = chip_->pinned().take(bytes);
+    data = packed_.get();
+    if (!blocks_.contiguous()) blocks_.pack(data);  // only unified memory comes here
+  } else if (!blocks_.contiguous()) {
     packed_ = place.memory.take(bytes);
     data = packed_.get();
     blocks_.pack(data);  // also before a receive: a shorter message leaves the rest as it was
@@ -58,9 +67,31 @@ void PointToPoint::prepare(const Place &place, int peer, uint64_t tag, dicomm_dt
 }
 
 void PointToPoint::start() {
+  if (sending() && chip_ != nullptr && (on_chip_ || chip_->sends_under_way > 0)) {
+    const Status copying = on_chip_ && blocks_.contiguous() && bytes > 0
+                               ? chip_->to_host(copy_, packed_.get(), blocks_.base(), bytes)
+                               : chip_->after_copies(copy_);
+    if (!copying.ok()) return end(copying);
+    copying_ = true;
+    ++chip_->sends_under_way;
+    return;
+  }
   const std::optional<Status> end_now =
       sending() ? messenger_.send(channel_, send_) : messenger_.receive(channel_, receive_);
   if (end_now) end(*end_now);
+}
+
+void PointToPoint::on_chip_done(ChipTask &, const Status &status) {
+  copying_ = false;
+  if (sending()) --chip_->sends_under_way;
+  if (!ending_.ok()) {
+    complete(ending_);
+    release();
+  } else if (!sending() || !status.ok()) {
+    complete(describe(status));
+  } else if (const std::optional<Status> end_now = messenger_.send(channel_, send_)) {
+    end(*end_now);
+  }
 }
 
 void PointToPoint::on_sent(SendTask &, const Status &status) { end(status); }
@@ -73,20 +104,32 @@ void PointToPoint::end(const Status &status) {
     source = receive_.source;
     if (status.ok()) {
       bytes = receive_.bytes;
+      if (on_chip_ && blocks_.contiguous() && bytes > 0) {
+        const Status copying = chip_->to_chip(copy_, blocks_.base(), packed_.get(), bytes);
+        copying_ = copying.ok();
+        if (!copying_) complete(describe(copying));
+        return;
+      }
       if (packed_) blocks_.unpack(packed_.get());
     }
   }
+  complete(told);
+}
+
+void PointToPoint::complete(const Status &status) {
   packed_ = {};
-  engine_.complete(*this, told);
+  engine_.complete(*this, status);
 }
 
 void PointToPoint::fail(const Status &why) {
-  if (done()) return;
+  if (done() || !ending_.ok()) return;
   const Status told = describe(why);
   messenger_.cancel(channel_, send_);
   messenger_.cancel(channel_, receive_);
-  packed_ = {};
-  engine_.complete(*this, told);
+  if (!copying_) return complete(told);
+  ending_ = told;  // the chip still reads or writes the memory
+  deadline = kNever;
+  retain();
 }
 
 bool PointToPoint::cancel() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "exec/blocks.h"
+#include "exec/chip.h"
 #include "exec/scratch.h"
 #include "p2p/messenger.h"
 #include "progress/engine.h"
@@ -9,7 +10,7 @@
 
 namespace dicomm {
 
-class PointToPoint final : public Request, private TransferOwner {
+class PointToPoint final : public Request, private TransferOwner, private ChipTaskOwner {
  public:
   struct Place {  // where it runs; outlives it, but for `spares`, which each request holds
     Engine &engine;
@@ -17,8 +18,12 @@ class PointToPoint final : public Request, private TransferOwner {
     Channel &channel;
     ScratchPool &memory;
     std::shared_ptr<Spares<PointToPoint>> spares;
+    Chip *chip = nullptr;  // the rank's
+    bool on_chip = false;  // the buffer is the chip's memory
+    void *stream = nullptr;  // the work behind which it is filled, or free
   };
-  // `peer` may be ANY_SOURCE for a receive. Throws std::bad_alloc.
+  // `peer` may be ANY_SOURCE for a receive. Throws std::bad_alloc. A buffer on a chip passes through the host's
+  // memory.
   static PointToPoint *make(const Place &place, dicomm_opcode opcode, int peer, uint64_t tag,
                             dicomm_dtype dtype, BlockList blocks);
 
@@ -41,6 +46,9 @@ class PointToPoint final : public Request, private TransferOwner {
   void on_sent(SendTask &task, const Status &status) override;
   void on_received(RecvTask &task, const Status &status) override;
   void end(const Status &status);
+  void complete(const Status &status);
+  Status run_on_lane(const ChipTask &, Stream &, CclGroup *) override { return {}; }  // it has no lane
+  void on_chip_done(ChipTask &task, const Status &status) override;
   bool sending() const { return opcode == DICOMM_SEND; }
   Status describe(const Status &why) const;
 
@@ -52,6 +60,11 @@ class PointToPoint final : public Request, private TransferOwner {
   Scratch packed_;
   SendTask send_;
   RecvTask receive_;
+  Chip *chip_ = nullptr;
+  bool on_chip_ = false;
+  ChipTask copy_;  // from or to the chip
+  bool copying_ = false;
+  Status ending_;  // how it will have ended when the copy has
 };
 
 }  // namespace dicomm

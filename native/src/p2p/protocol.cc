@@ -211,14 +211,14 @@ void Messenger::on_clear(Link &link, const Wire &wire) {
   if (task.state != SendTask::State::offered) return;
   task.state = SendTask::State::streaming;
   task.peer_id = wire.count;
-  task.stream = std::make_unique<Stream>();
+  task.stream = std::make_unique<Chunks>();
   pump(task);
 }
 
 void Messenger::pump(SendTask &task) {
-  Stream &stream = *task.stream;
+  Chunks &stream = *task.stream;
   Link &link = *task.link;
-  for (int slot = 0; stream.offset < task.bytes && slot < Stream::kWindow;) {
+  for (int slot = 0; stream.offset < task.bytes && slot < Chunks::kWindow;) {
     if (stream.busy[slot]) {
       ++slot;
       continue;
@@ -270,7 +270,7 @@ void Messenger::on_data_payload(Arrival &arrival, size_t size) {
 
 void Messenger::take_back_chunks(SendTask &task) {
   if (!task.stream || task.link->endpoint == nullptr) return;
-  for (int slot = 0; slot < Stream::kWindow; ++slot) {
+  for (int slot = 0; slot < Chunks::kWindow; ++slot) {
     if (task.stream->busy[slot]) task.link->endpoint->cancel(task.stream->chunks[slot]);
     task.stream->busy[slot] = false;
   }

@@ -31,7 +31,7 @@ struct Packet : Outgoing {
 };
 
 // The chunks of a rendezvous message that are under way.
-struct Stream {
+struct Chunks {
   static constexpr int kWindow = 4;
   Packet chunks[kWindow];
   bool busy[kWindow] = {};
@@ -55,7 +55,7 @@ struct SendTask {
   uint64_t peer_id = 0;  // the receiver's, once it has answered
   Packet packet;
   bool packet_queued = false;
-  std::unique_ptr<Stream> stream;
+  std::unique_ptr<Chunks> stream;
 };
 
 struct Arrival;

@@ -2,13 +2,13 @@
 
 #include <errno.h>
 #include <linux/futex.h>
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
 #include <new>
+
+#include "base/thread.h"
 
 namespace dicomm {
 
@@ -42,13 +42,7 @@ void relax() {
 
 Status Engine::start() {
   DICOMM_TRY(reactor_.open());
-  // Signals belong to the user's threads: a waiting caller must see them.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_setname_np(thread_.native_handle(), "dicomm-progress");
+  thread_ = start_thread("dicomm-progress", [this] { run(); });
   return {};
 }
 

@@ -1,7 +1,6 @@
 #include "store/tcp_server.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
@@ -9,6 +8,8 @@
 #include <array>
 #include <charconv>
 #include <cstring>
+
+#include "base/thread.h"
 
 namespace dicomm {
 namespace {
@@ -66,12 +67,7 @@ Status TcpStoreServer::start(SocketAddress address, const std::vector<std::byte>
       ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), &listening) != 0 ||
       ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, stop_.get(), &stopping) != 0)
     return Status::from_errno(errno, "the store cannot watch its sockets");
-  // Signals belong to the program's own threads.
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run(); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = start_thread("dicomm-store", [this] { run(); });
   return {};
 }
 

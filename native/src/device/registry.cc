@@ -1,0 +1,22 @@
+#include "device/registry.h"
+
+#include <string_view>
+
+#include "device/sim/device.h"
+
+namespace dicomm {
+
+Status open_device(const dicomm_chip &chip, std::unique_ptr<Device> &out) {
+  out.reset();
+  if (chip.simulation != nullptr) {
+    SimProfile profile;
+    DICOMM_TRY(read_profile(chip, profile));
+    out = std::make_unique<SimDevice>(std::move(profile), chip.index);
+    return {};
+  }
+  const std::string_view vendor = chip.vendor == nullptr ? "" : chip.vendor;
+  if (vendor == "cpu") return {};
+  return Status::make(DICOMM_INVALID_ARGUMENT, "no vendor is called '", vendor, "'; known: cpu");
+}
+
+}  // namespace dicomm
