@@ -5,7 +5,8 @@
 // whole NCCL family, whose members differ by a table row (soname, symbol prefix, enum map), one file per
 // other library. Their codes are mapped to Status by a table and kept in Failure::foreign_code, never cast.
 //
-// The first implementations come with islands of chips.
+// The arithmetic is the vendor's: unlike device/host it may round 16- and 8-bit floats at every addition,
+// drop NaN in min and max, and divide before it adds. The caller asks only for what it can accept.
 //
 // Threads: a CclGroup belongs to one thread at a time; different groups may be used at once from different
 // threads, but the collective calls of groups that share ranks must be made in one order on all ranks, as
@@ -56,6 +57,7 @@ class CclGroup {
                            Stream &stream) = 0;
   virtual Status allreduce(const void *send, void *recv, uint64_t count, dicomm_dtype dtype, dicomm_reduce op,
                            Stream &stream) = 0;
+  // recv: on the root; elsewhere ignored.
   virtual Status reduce(const void *send, void *recv, uint64_t count, dicomm_dtype dtype, dicomm_reduce op,
                         int root, Stream &stream) = 0;
   // recv: size() * count elements.
@@ -64,8 +66,14 @@ class CclGroup {
   // send: size() * count elements.
   virtual Status reduce_scatter(const void *send, void *recv, uint64_t count, dicomm_dtype dtype,
                                 dicomm_reduce op, Stream &stream) = 0;
-  // NOT_SUPPORTED without CclCapabilities::send_recv. Between begin and end the calls of this thread are only
-  // collected; end enqueues them as one, in which sends and receives may wait for one another.
+  // What PREMUL_SUM multiplies this rank's input by from now on: one element of dtype in host memory, read
+  // here. NOT_SUPPORTED where reduces(dtype, PREMUL_SUM) is false.
+  virtual Status set_factor(const void *, dicomm_dtype) {
+    return Status::make(DICOMM_NOT_SUPPORTED, "this library has no premul_sum");
+  }
+  // NOT_SUPPORTED without CclCapabilities::send_recv. Between begin and end sends and receives are only
+  // collected, and no other operation may be called; end enqueues them as one, in which they may wait for one
+  // another. The streams they were given must live until then. No rank sends to itself.
   virtual Status send(const void *data, uint64_t count, dicomm_dtype dtype, int peer, Stream &stream) = 0;
   virtual Status recv(void *data, uint64_t count, dicomm_dtype dtype, int peer, Stream &stream) = 0;
   virtual Status begin() = 0;
@@ -94,7 +102,8 @@ class Ccl {
 
   virtual Status make_id(CclId &out) = 0;
   // Collective over `size` ranks that hold the same id. Returns within about timeout_ns: TIMED_OUT when a
-  // rank did not come. After a failure nothing of the group is left on this rank.
+  // rank did not come. After a failure nothing of the group is left on this rank, but for a thread inside a
+  // vendor's code that does not come back; it no longer touches the Device.
   virtual Status join(const CclId &id, int rank, int size, Device &device, int64_t timeout_ns,
                       std::unique_ptr<CclGroup> &out) = 0;
 };

@@ -1,0 +1,26 @@
+// Where a test finds the doubles of vendors' libraries, and how it programs them.
+#pragma once
+
+#include <dlfcn.h>
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "doubles/control.h"
+
+namespace dicomm::test {
+
+// name: "nccl", ... as in native/CMakeLists.txt
+inline std::string double_path(const std::string &name) {
+  return std::string(DICOMM_DOUBLES) + "/libdicomm_double_" + name + ".so";
+}
+
+inline doubles::Control *double_control(const std::string &name) {
+  void *library = ::dlopen(double_path(name).c_str(), RTLD_NOW | RTLD_LOCAL);
+  REQUIRE(library != nullptr);
+  void *const control = ::dlsym(library, "dicomm_double_control");
+  REQUIRE(control != nullptr);
+  return reinterpret_cast<doubles::Control *(*)()>(control)();
+}
+
+}  // namespace dicomm::test
