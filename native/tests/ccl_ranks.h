@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <complex>
 #include <functional>
 #include <memory>
 #include <string>
@@ -134,8 +135,11 @@ inline void run(const CclSetup &setup, int ranks, const std::function<void(Membe
 inline CclId make_id(const CclSetup &setup) {
   std::unique_ptr<Ccl> library;
   REQUIRE(setup.open(library).ok());
+  std::unique_ptr<Device> device;
+  REQUIRE(setup.device(0, device).ok());
   CclId id;
-  REQUIRE(library->make_id(id).ok());
+  REQUIRE(device->with_current([&] { return library->make_id(id); }).ok());
+  REQUIRE(device->close(kPatience).ok());
   return id;
 }
 
@@ -169,6 +173,12 @@ inline double given(dicomm_dtype dtype, int rank, size_t i) {
 inline double factor_of(int rank) { return rank % 2 == 0 ? 2 : 1; }
 
 inline double expected(dicomm_dtype dtype, dicomm_reduce op, int ranks, size_t i) {
+  if (parts(dtype) == 2 && op == DICOMM_PROD) {
+    std::complex<double> out = 1;
+    for (int r = 0; r < ranks; ++r)
+      out *= std::complex<double>(given(dtype, r, i & ~size_t{1}), given(dtype, r, i | 1));
+    return i % 2 == 0 ? out.real() : out.imag();
+  }
   double out = given(dtype, 0, i) * (op == DICOMM_PREMUL_SUM ? factor_of(0) : 1);
   for (int r = 1; r < ranks; ++r) {
     const double x = given(dtype, r, i);

@@ -1,6 +1,5 @@
 // The collective libraries of simulated brands: ranks as threads, each with a chip and a library of its own.
 
-#include <barrier>
 #include <cstring>
 #include <thread>
 
@@ -44,13 +43,11 @@ void run(const std::vector<SimProfile> &profiles,
 
 void run_joined(int size, const std::function<void(Member &, int rank)> &body, SimProfile profile = {}) {
   profile.brand = "alpha";
-  std::barrier<> all_joined(size);
   run(std::vector<SimProfile>(static_cast<size_t>(size), profile),
       [&](Member &self, int rank, const CclId &id) {
         const Status joined = self.ccl.join(id, rank, size, self.device, kLimit, self.group);
         if (!joined.ok()) MESSAGE(joined.message());
         REQUIRE(joined.ok());
-        all_joined.arrive_and_wait();  // who leaves earlier fails the others' join
         body(self, rank);
       });
 }

@@ -48,7 +48,7 @@ Status Communicator::share_id(const std::vector<int> &members, Ccl &ccl, Nanos t
     return Status::make(DICOMM_CCL_FAILED, describe_rank(members.front()), " could not begin a group of ",
                         ccl.describe(), "; its own error says why");
   }
-  const Status made = ccl.make_id(id);
+  const Status made = context_.chip()->device().with_current([&] { return ccl.make_id(id); });
   if (!made.ok()) id.clear();
   const dicomm_block block{id.data(), static_cast<int64_t>(id.size()), nullptr};
   op.opcode = DICOMM_SEND;

@@ -2,6 +2,8 @@
 
 #include <string_view>
 
+#include "device/acl/device.h"
+#include "device/cuda/device.h"
 #include "device/sim/device.h"
 
 namespace dicomm {
@@ -16,7 +18,11 @@ Status open_device(const dicomm_chip &chip, std::unique_ptr<Device> &out) {
   }
   const std::string_view vendor = chip.vendor == nullptr ? "" : chip.vendor;
   if (vendor == "cpu") return {};
-  return Status::make(DICOMM_INVALID_ARGUMENT, "no vendor is called '", vendor, "'; known: cpu");
+  if (const CudaMember *member = find_cuda_member(vendor)) return CudaDevice::open(*member, chip.index, out);
+  if (vendor == "ascend") return AclDevice::open(acl_files(), chip.index, out);
+  std::string known = "cpu, ascend";
+  for (const std::string &name : cuda_vendors()) known += ", " + name;
+  return Status::make(DICOMM_INVALID_ARGUMENT, "no vendor is called '", vendor, "'; known: ", known);
 }
 
 }  // namespace dicomm

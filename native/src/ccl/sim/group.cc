@@ -219,29 +219,13 @@ Status SimCclGroup::close(int64_t timeout_ns) {
   if (!session_->drain(deadline))
     status = Status::make(DICOMM_TIMED_OUT, "work enqueued on the group did not end in time");
   if (status.ok()) status = session_->error();
-  if (status.ok()) status = barrier(deadline);
+  if (status.ok()) status = session_->barrier(deadline);  // nobody leaves before all have done their work
   if (!status.ok()) {
     abort(kDestructorTimeout);
     return status;
   }
   ended_ = true;
   return {};
-}
-
-// Nobody leaves before all have done their work.
-Status SimCclGroup::barrier(Nanos deadline) {
-  dicomm_op op{};
-  op.size = sizeof op;
-  op.opcode = DICOMM_BARRIER;
-  op.timeout_ns =
-      deadline == kNever ? int64_t{DICOMM_TIMEOUT_NEVER} : std::max<Nanos>(deadline - now(), kMillisecond);
-  dicomm_request *request = nullptr;
-  if (dicomm_start(session_->comm, &op, &request) != DICOMM_OK) return session_->last_error();
-  dicomm_status end = DICOMM_INTERRUPTED;
-  while (end == DICOMM_INTERRUPTED) end = dicomm_request_wait(request, DICOMM_TIMEOUT_NEVER);
-  const Status status = end == DICOMM_OK ? Status() : session_->request_error(request);
-  dicomm_request_free(request);
-  return status;
 }
 
 }  // namespace dicomm

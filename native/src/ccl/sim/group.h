@@ -54,7 +54,6 @@ class SimCclGroup final : public CclGroup {
   Status check(const Call &call) const;
   Status add(const Call &call);
   Status enqueue(std::vector<Call> calls);
-  Status barrier(Nanos deadline);
   double others() const { return static_cast<double>(size() - 1) / size(); }
 
   const CclCapabilities capabilities_;

@@ -1,6 +1,7 @@
 #include "ccl/sim/library.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/sha256.h"
 #include "ccl/sim/group.h"
@@ -11,6 +12,7 @@ namespace dicomm {
 namespace {
 
 constexpr int kVersion = 1;
+constexpr size_t kIdBytes = 256;  // the secret, then the store's url and zeros
 
 CclCapabilities capabilities_of(const SimProfile &profile) {
   const auto moves = [dtypes = profile.dtypes](dicomm_dtype dtype) {
@@ -19,7 +21,7 @@ CclCapabilities capabilities_of(const SimProfile &profile) {
   CclCapabilities capabilities;
   capabilities.moves = moves;
   capabilities.reduces = [moves, avg = profile.avg](dicomm_dtype dtype, dicomm_reduce op) {
-    // The contract has no place for premul_sum's factor.
+    // Most libraries leave premul_sum to the caller, too.
     return moves(dtype) && op != DICOMM_PREMUL_SUM && (op != DICOMM_AVG || avg) &&
            reduction_supported(dtype, op);
   };
@@ -51,10 +53,9 @@ Status SimCcl::make_id(CclId &out) {
   DICOMM_TRY(serve_sim_store(name_, options_.address, meeting.secret, store));
   meeting.url.resize(dicomm_store_url(store, nullptr, 0));
   dicomm_store_url(store, meeting.url.data(), meeting.url.size() + 1);
-  const auto bytes = std::as_bytes(std::span(meeting.secret));
-  const auto url = std::as_bytes(std::span(meeting.url));
-  out.assign(bytes.begin(), bytes.end());
-  out.insert(out.end(), url.begin(), url.end());
+  const std::string text = meeting.secret + meeting.url;
+  out.assign(kIdBytes, std::byte{0});
+  std::memcpy(out.data(), text.data(), std::min(text.size(), kIdBytes));
   std::lock_guard lock(mutex_);
   served_[out] = store;
   return {};
@@ -62,15 +63,16 @@ Status SimCcl::make_id(CclId &out) {
 
 Status SimCcl::join(const CclId &id, int rank, int size, Device &device, int64_t timeout_ns,
                     std::unique_ptr<CclGroup> &out) {
-  if (size < 1 || rank < 0 || rank >= size || id.size() <= SimCclSession::kSecretBytes)
+  if (size < 1 || rank < 0 || rank >= size || id.size() != kIdBytes)
     return Status::make(DICOMM_INVALID_ARGUMENT, name_, ": rank ", rank, " of ", size, " with an id of ",
                         id.size(), " bytes");
   if (device.vendor() != options_.profile.brand)
     return Status::make(DICOMM_INVALID_ARGUMENT, name_, " does not serve chips of ", device.vendor());
   const Nanos deadline = timeout_ns == DICOMM_TIMEOUT_NEVER ? kNever : deadline_after(timeout_ns);
-  const std::string text(reinterpret_cast<const char *>(id.data()), id.size());
-  const SimCclSession::Meeting meeting{text.substr(SimCclSession::kSecretBytes),
-                                       text.substr(0, SimCclSession::kSecretBytes)};
+  std::string secret(reinterpret_cast<const char *>(id.data()), SimCclSession::kSecretBytes);
+  std::string url(reinterpret_cast<const char *>(id.data()) + secret.size(), id.size() - secret.size());
+  url.resize(std::min(url.find('\0'), url.size()));
+  const SimCclSession::Meeting meeting{std::move(url), std::move(secret)};
   dicomm_store *served = nullptr;
   {
     std::lock_guard lock(mutex_);

@@ -89,7 +89,25 @@ Status SimCclSession::join(const Meeting &meeting, dicomm_store *served, const s
   comm_options.init_timeout_ns = left(deadline);
   if (dicomm_comm_create(context_, store_, "group", rank, size, &comm_options, &comm) != DICOMM_OK)
     return last_error();
+  // Nobody returns, and may end the group, before all have made their communicator.
+  const Status met = barrier(deadline);
+  if (met.code() == DICOMM_TIMED_OUT) return met;
+  if (!met.ok()) fail(met);  // joined, but somebody has ended the group since
   return {};
+}
+
+Status SimCclSession::barrier(Nanos deadline) {
+  dicomm_op op{};
+  op.size = sizeof op;
+  op.opcode = DICOMM_BARRIER;
+  op.timeout_ns = left(deadline);
+  dicomm_request *request = nullptr;
+  if (dicomm_start(comm, &op, &request) != DICOMM_OK) return last_error();
+  dicomm_status end = DICOMM_INTERRUPTED;
+  while (end == DICOMM_INTERRUPTED) end = dicomm_request_wait(request, DICOMM_TIMEOUT_NEVER);
+  const Status status = end == DICOMM_OK ? Status() : request_error(request);
+  dicomm_request_free(request);
+  return status;
 }
 
 Status SimCclSession::read(const std::string &key, int of, std::string &value, Nanos deadline) const {

@@ -31,6 +31,8 @@ class SimCclSession {
   // becomes ours, or null.
   Status join(const Meeting &meeting, dicomm_store *served, const std::string &address, Nanos deadline);
 
+  // All ranks are there; TIMED_OUT when they are not in time.
+  Status barrier(Nanos deadline);
   // Pieces of work that use the communicator are counted.
   void work_begins();
   void work_ended();

@@ -53,7 +53,7 @@ const std::vector<CudaMember> &members() {
        "muDeviceGetName"},
       {"iluvatar",
        "corex",
-       {"/usr/local/corex/lib64/libcudart.so", "/usr/local/corex/lib/libcudart.so", "libcudart.so"},
+       {"/usr/local/corex/lib64/libcudart.so", "/usr/local/corex/lib/libcudart.so"},
        "It comes with Iluvatar's CoreX",
        "cuda",
        "HostAlloc",

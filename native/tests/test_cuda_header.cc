@@ -1,0 +1,93 @@
+// Our declarations of CUDA's run time and driver against their own headers, where this machine has them.
+
+#include <doctest/doctest.h>
+
+#include <type_traits>
+
+#include "device/cuda/runtime.h"
+
+#if __has_include(<cuda_runtime_api.h>) && __has_include(<cuda.h>)
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#define DICOMM_CUDA_HEADER 1
+#endif
+
+namespace dicomm::test {
+
+namespace {
+
+#ifdef DICOMM_CUDA_HEADER
+
+// As the calling convention sees it: an enumeration is an int, a pointer to anything but text a void *.
+template <class T>
+struct Plain {
+  using type = T;
+};
+template <class T>
+  requires std::is_enum_v<T>
+struct Plain<T> {
+  using type = int;
+  static_assert(sizeof(T) == sizeof(int));
+};
+template <class R, class... A>
+struct Plain<R (*)(A...)> {
+  using type = typename Plain<R>::type (*)(typename Plain<A>::type...);
+};
+template <class T>
+  requires(!std::is_function_v<T> && (std::is_class_v<std::remove_const_t<T>> || std::is_pointer_v<T>))
+struct Plain<T *> {
+  using type = std::conditional_t<std::is_const_v<T>, const void *,
+                                  std::conditional_t<std::is_pointer_v<T>, void **, void *>>;
+};
+
+template <class Ours, class Theirs>
+constexpr bool same = std::is_same_v<typename Plain<Ours>::type, typename Plain<Theirs>::type>;
+
+#define DICOMM_CUDA_SAME(name, ...) \
+  static_assert(same<std::add_pointer_t<__VA_ARGS__>, decltype(&cuda##name)>, #name);
+DICOMM_CUDA_FUNCTIONS(DICOMM_CUDA_SAME)
+#undef DICOMM_CUDA_SAME
+static_assert(same<decltype(CudaRuntime::HostAlloc), decltype(&cudaHostAlloc)>);
+static_assert(same<decltype(CudaRuntime::FreeHost), decltype(&cudaFreeHost)>);
+static_assert(same<decltype(CudaRuntime::DeviceGetName), decltype(&cuDeviceGetName)>);
+static_assert(same<decltype(CudaRuntime::DeviceGetAttribute), decltype(&cuDeviceGetAttribute)>);
+static_assert(
+    same<decltype(CudaRuntime::MemGetHandleForAddressRange), decltype(&cuMemGetHandleForAddressRange)>);
+
+static_assert(kCudaSuccess == int{cudaSuccess});
+static_assert(kCudaInvalidValue == int{cudaErrorInvalidValue});
+static_assert(kCudaMemoryAllocation == int{cudaErrorMemoryAllocation});
+static_assert(kCudaInsufficientDriver == int{cudaErrorInsufficientDriver});
+static_assert(kCudaNoDevice == int{cudaErrorNoDevice});
+static_assert(kCudaInvalidDevice == int{cudaErrorInvalidDevice});
+static_assert(kCudaNotReady == int{cudaErrorNotReady});
+static_assert(kCudaNotSupported == int{cudaErrorNotSupported});
+static_assert(kCudaHostToDevice == int{cudaMemcpyHostToDevice});
+static_assert(kCudaDeviceToHost == int{cudaMemcpyDeviceToHost});
+static_assert(kCudaDeviceToDevice == int{cudaMemcpyDeviceToDevice});
+static_assert(kCudaStreamNonBlocking == int{cudaStreamNonBlocking});
+static_assert(kCudaEventDisableTiming == int{cudaEventDisableTiming});
+static_assert(kCudaHostAllocPortable == int{cudaHostAllocPortable});
+static_assert(kCudaMemoryDevice == int{cudaMemoryTypeDevice});
+static_assert(kCudaMemoryManaged == int{cudaMemoryTypeManaged});
+static_assert(int{CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED} == 124);
+static_assert(int{CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD} == 1);
+
+static_assert(offsetof(CudaPointerAttributes, type) == offsetof(cudaPointerAttributes, type));
+static_assert(offsetof(CudaPointerAttributes, device) == offsetof(cudaPointerAttributes, device));
+static_assert(offsetof(CudaPointerAttributes, host_pointer) == offsetof(cudaPointerAttributes, hostPointer));
+static_assert(sizeof(CudaPointerAttributes) >= sizeof(cudaPointerAttributes));
+
+#endif
+
+TEST_CASE("CUDA is declared as in its own headers") {
+#ifdef DICOMM_CUDA_HEADER
+  CHECK(CUDART_VERSION >= 11000);  // the comparison itself was made by the compiler
+#else
+  MESSAGE("skipped: this machine has no cuda_runtime_api.h and cuda.h");
+#endif
+}
+
+}  // namespace
+
+}  // namespace dicomm::test
