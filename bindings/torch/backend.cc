@@ -59,7 +59,7 @@ Backend::Backend(std::shared_ptr<Process> process, c10::intrusive_ptr<c10d::Stor
                                 .timeout = options_.timeout,
                                 .name = options_.group_name,
                                 .global_ranks = options_.global_ranks_in_group,
-                                .info = comm_->info()}));
+                                .info = [this] { return comm_->info(); }}));
 }
 
 c10::intrusive_ptr<c10d::Backend::Options> Backend::getBackendOptions() {

@@ -22,7 +22,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       .def_readonly("timeout", &GroupFacts::timeout)
       .def_readonly("name", &GroupFacts::name)
       .def_readonly("global_ranks", &GroupFacts::global_ranks)
-      .def_readonly("info", &GroupFacts::info);
+      .def_property_readonly("info", [](const GroupFacts &group) { return group.info(); });
 
   py::class_<Process, std::shared_ptr<Process>>(module, "Process")
       .def(py::init([](std::string interface, std::string secret, uint32_t sockets_per_peer,

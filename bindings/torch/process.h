@@ -84,7 +84,7 @@ struct GroupFacts {
   std::chrono::milliseconds timeout;
   std::string name;
   std::vector<uint64_t> global_ranks;
-  std::string info;  // as dicomm_comm_info
+  std::function<std::string()> info;  // as dicomm_comm_info
 };
 // The vendor's own backend for a group that is one island, and the device type whose tensors are its; else
 // null.

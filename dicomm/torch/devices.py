@@ -30,8 +30,8 @@ _NOT_VENDORS = ("gloo", "mpi", "fake", "undefined", "dicomm")
 
 
 def chip_of(config: Config, rank: int) -> tuple[Config, torch.device | None]:
-    """The settings of this process with the chip filled in that torch computes on, and the device whose tensors
-    are in its memory (None: no such device).
+    """The settings of this process with the chip filled in that torch computes on, and the device whose
+    tensors are in its memory (None: no such device).
 
     DICOMM_VENDOR and DICOMM_DEVICE_INDEX win over what torch says; a simulated chip wins over both, and has
     torch's tensors in its memory only where VENDORS says that its brand stands behind torch's device.
@@ -53,10 +53,9 @@ def chip_of(config: Config, rank: int) -> tuple[Config, torch.device | None]:
         vendor = vendors[0] if vendors else "cpu"
     index = config.device_index if config.device_index is not None else _current_index(accelerator)
     if not simulated:
-        # Ranks whose chips only torch knows are an island of their own: they cannot share a vendor's library
-        # with ranks of the host's processors.
-        unknown = vendor == "cpu" and not config.vendor
-        island = config.island or (accelerator.type if unknown else "")
+        # Ranks whose chips only torch knows are an island by what torch calls them: no backend of a vendor
+        # serves them together with others.
+        island = config.island or (accelerator.type if vendor == "cpu" else "")
         config = dataclasses.replace(config, vendor=vendor, device_index=index, island=island)
     return config, torch.device(accelerator.type, index) if vendor in vendors else None
 
@@ -73,7 +72,7 @@ def _current_index(accelerator: torch.device) -> int:
 
 
 def vendor_backend(config: Config, group: Any) -> tuple[dist.Backend, str] | None:
-    """The vendor's own backend for a new group that is one island, and the device type whose tensors go to it.
+    """The vendor's own backend for a new group that is one island, and the device type whose tensors it gets.
 
     group: a GroupFacts of the native half. None: the group is mixed, or there is no such backend. Collective
     over the group's ranks where it is made; raises what the backend raises.
@@ -103,51 +102,54 @@ def _backends(config: Config) -> dict[str, str]:
 
 
 def _own_backend(device: str) -> str:
-    """What torch, or the vendor's package, has registered for the device; "" when that is not the vendor's."""
+    """What torch, or the vendor's package, has for the device; "" when that is not the vendor's."""
     import torch.distributed as dist
 
     if device == "cpu":
         return ""
     name = dist.Backend.default_device_backend_map.get(device, "")
-    return "" if name in _NOT_VENDORS else name
+    return "" if name in _NOT_VENDORS or not _known(name) else name
+
+
+def _known(name: str) -> bool:
+    import torch.distributed as dist
+
+    built_in = hasattr(dist.distributed_c10d, f"ProcessGroup{name.upper()}")
+    return name == "gloo" or (name in ("nccl", "xccl") and built_in) or name.upper() in dist.Backend._plugins
 
 
 def _make(name: str, group: Any) -> dist.Backend:
     """As torch's own `_new_process_group_helper` makes it, in a place of its own in the store."""
     import torch.distributed as dist
+    from torch.distributed import distributed_c10d as c10d
 
+    if not _known(name):
+        raise invalid(
+            f"this torch knows no backend {name!r}, which is to serve islands (DICOMM_TORCH_ISLAND_BACKEND); "
+            "import the vendor's package first"
+        )
     options: Any
     backend: Any
     if name == "gloo":
-        backend = dist.distributed_c10d.ProcessGroupGloo(
-            group.store, group.rank, group.size, timeout=group.timeout
-        )
+        backend = c10d.ProcessGroupGloo(group.store, group.rank, group.size, timeout=group.timeout)
     elif name in ("nccl", "xccl"):
-        backend_class = getattr(dist.distributed_c10d, f"ProcessGroup{name.upper()}", None)
-        if backend_class is None:
-            raise invalid(f"DICOMM_TORCH_ISLAND_BACKEND: this torch has no backend {name!r}")
+        backend_class = getattr(c10d, f"ProcessGroup{name.upper()}")
         options = backend_class.Options()
         options._timeout = group.timeout
         options.global_ranks_in_group = group.global_ranks
         options.group_name = group.name
         backend = backend_class(group.store, group.rank, group.size, options)
-    elif name.upper() in dist.Backend._plugins:
-        plugin = dist.Backend._plugins[name.upper()]
-        if plugin.extended_api:
-            options = dist.distributed_c10d._DistributedBackendOptions()
-            options.store = group.store
-            options.group_rank = group.rank
-            options.group_size = group.size
-            options.timeout = group.timeout
-            options.group_id = group.name
-            options.global_ranks_in_group = group.global_ranks
-            backend = plugin.creator_fn(options, None)
-        else:
-            backend = plugin.creator_fn(group.store, group.rank, group.size, group.timeout)
+    elif (plugin := dist.Backend._plugins[name.upper()]).extended_api:
+        options = c10d._DistributedBackendOptions()
+        options.store = group.store
+        options.group_rank = group.rank
+        options.group_size = group.size
+        options.timeout = group.timeout
+        options.group_id = group.name
+        options.global_ranks_in_group = group.global_ranks
+        backend = plugin.creator_fn(options, None)
     else:
-        raise invalid(
-            f"DICOMM_TORCH_ISLAND_BACKEND: torch knows no backend {name!r}; import the vendor's package first"
-        )
+        backend = plugin.creator_fn(group.store, group.rank, group.size, group.timeout)
     if name in ("gloo", "nccl"):
         backend._set_sequence_number_for_group()
     made: dist.Backend = backend

@@ -59,8 +59,8 @@ def _global_rank(options: Any) -> int:
 
 @functools.cache
 def _chip(rank: int) -> tuple[int, Any, Any]:
-    """Address of the dicomm_chip of a rank, the torch.device whose tensors it holds or None, and what keeps the
-    former alive."""
+    """Address of the dicomm_chip of a rank; the torch.device whose tensors it holds, or None; what keeps the
+    chip alive."""
     config, device = chip_of(Config.from_environment(), rank)
     chip, held = native_chip(config, rank)
     return int(ffi.cast("uintptr_t", chip)), device, held

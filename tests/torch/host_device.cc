@@ -3,11 +3,11 @@
 // the CPU by torch's fallback. Its streams have done everything that was enqueued on them.
 //
 // torch.ops.host_device.copies() counts copies to, from and on it.
-#include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/CPUFallback.h>
 #include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/resize_native.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/view_native.h>
@@ -50,8 +50,11 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void uncheckedSetDevice(c10::Device device) const noexcept override {
     if (device.has_index()) current = device.index();
   }
-  c10::Stream getStream(c10::Device device) const override { return {c10::Stream::DEFAULT, device}; }
+  c10::Stream getStream(c10::Device device) const override {
+    return c10::Stream(c10::Stream::DEFAULT, device);
+  }
   c10::Stream getDefaultStream(c10::Device device) const override { return getStream(device); }
+  c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override { return getStream(device); }
   c10::Stream exchangeStream(c10::Stream stream) const override { return stream; }
   void *getStreamNativeHandle(const c10::Stream) const override { return nullptr; }
   c10::DeviceIndex deviceCount() const noexcept override { return kDevices; }

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from test_training import check_equal, network, train
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils import cpp_extension
 
@@ -69,7 +68,7 @@ def collectives(rank: int, size: int, device: str) -> None:
     """Every operation on tensors of this rank's device."""
 
     def mine(*values: float) -> torch.Tensor:
-        return torch.tensor(values).to(device)
+        return torch.tensor(values, dtype=torch.float32).to(device)
 
     numbers, total = torch.arange(size).float(), float(sum(range(size)))
     x = mine(rank, 1)
@@ -161,6 +160,8 @@ def through_the_host(rank: int, size: int, library: str, meeting: str) -> None:
 
 def of_two_types(rank: int, size: int, library: str, meeting: str) -> None:
     """The last rank has no chip and passes CPU tensors."""
+    from test_training import check_equal, network, train
+
     device = "cpu" if rank == size - 1 else "hostdev:0"
     if device == "cpu":
         dist.init_process_group("dicomm", init_method=meeting, rank=rank, world_size=size)
@@ -192,7 +193,7 @@ def to_the_vendor(rank: int, size: int, library: str, meeting: str) -> None:
     island = dist.new_group([0, 2])
     if rank != 1:
         assert len(groups) == 1
-        with pytest.raises((RuntimeError, ValueError), match="CPU|cpu|device"):
+        with pytest.raises((RuntimeError, ValueError), match=r"CPU|cpu|device"):
             dist.all_reduce(x, group=island)
         on_host = torch.ones(2)
         dist.all_reduce(on_host, group=island)
