@@ -30,8 +30,9 @@ Vendor::WorkPtr Vendor::kept(WorkPtr work) {
   return work;
 }
 
+// Ends a batch that an exception left without its end.
 void Vendor::start_coalescing() {
-  works_.clear();
+  static_cast<void>(end_coalescing());
   coalescing_ = true;
 }
 
