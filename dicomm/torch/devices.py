@@ -121,8 +121,8 @@ def _known(name: str) -> bool:
 def _make(name: str, group: Any) -> dist.Backend:
     """As torch's own `_new_process_group_helper` makes it, in a place of its own in the store."""
     import torch.distributed as dist
-    from torch.distributed import distributed_c10d as c10d
 
+    c10d: Any = dist.distributed_c10d  # which does not export what its own helper uses
     if not _known(name):
         raise invalid(
             f"this torch knows no backend {name!r}, which is to serve islands (DICOMM_TORCH_ISLAND_BACKEND); "
