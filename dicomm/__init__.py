@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from dicomm.operations import Received
     from dicomm.rendezvous import init
     from dicomm.request import Request, wait_all, wait_any
+    from dicomm.topology import Topology
 
 __version__ = "0.1.0"
 
@@ -49,6 +50,7 @@ _HOMES = {
     "Config": "config",
     "Received": "operations",
     "Request": "request",
+    "Topology": "topology",
     "build_info": "_native",
     "init": "rendezvous",
     "wait_all": "request",
@@ -76,6 +78,7 @@ __all__ = [
     "Request",
     "SystemFailed",
     "TimedOut",
+    "Topology",
     "Truncated",
     "build_info",
     "init",

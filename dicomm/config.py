@@ -17,6 +17,7 @@ from typing import Any
 from dicomm import launch
 from dicomm.errors import DicommError
 
+WIRE_DTYPES = ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
 LOG_LEVELS = ("silent", "error", "warning", "info", "debug")
 
 
@@ -56,6 +57,18 @@ def _parse_spin(text: str) -> float:
     if not 0 <= microseconds < 1e9:
         raise ValueError("microseconds, 0 or more")
     return microseconds
+
+
+def _parse_role(text: str) -> str:
+    if text.strip().lower() not in ("worker", "reducer"):
+        raise ValueError("worker or reducer")
+    return text.strip().lower()
+
+
+def _parse_wire_dtype(text: str) -> str:
+    if text.strip() not in WIRE_DTYPES:
+        raise ValueError("one of " + ", ".join(WIRE_DTYPES))
+    return text.strip()
 
 
 def _parse_log(text: str) -> str:
@@ -127,6 +140,31 @@ class Config:
         "The paths to use, such as `shm>tcp` or `tcp`. Not set: all; `shm` between processes of one host, "
         "else `tcp`.",
     )
+    vendor: str = _setting(
+        "DICOMM_VENDOR",
+        "",
+        "Whose chip this rank computes on: `cpu`, `nvidia`, `amd`, `ascend`, `mthreads`, `iluvatar`, `metax` "
+        "or `hygon`. Not set: `cpu`. May differ between ranks, as may the three settings after it.",
+    )
+    device_index: int | None = _setting(
+        "DICOMM_DEVICE_INDEX",
+        None,
+        "Which of the vendor's chips, as the vendor counts in this process. Not set: the launcher's local "
+        "rank.",
+        _parse_count,
+    )
+    island: str = _setting(
+        "DICOMM_ISLAND",
+        "",
+        "Ranks with equal words form an island. Not set: the ranks of one vendor, library and compatible "
+        "version do. Ranks that no library serves together are refused.",
+    )
+    role: str = _setting(
+        "DICOMM_ROLE",
+        "worker",
+        "`worker`, or `reducer`: helps to reduce and has no data of its own.",
+        _parse_role,
+    )
     sockets_per_peer: int = _setting(
         "DICOMM_SOCKETS_PER_PEER", 0, "TCP connections to each peer. 0: the library's default.", _parse_count
     )
@@ -167,6 +205,14 @@ class Config:
         "",
         "Rules that come before the built-in choice of algorithms, such as "
         "`allreduce@64K-1M:ring,barrier:tree`. `dicomm explain` prints the table.",
+    )
+    wire_dtype: str = _setting(
+        "DICOMM_WIRE_DTYPE",
+        "",
+        "Encoding in which sums of float32 cross between hosts and islands, to save bandwidth: `bfloat16`, "
+        "`float16`, `float8_e4m3fn` or `float8_e5m2`. It rounds: what a buffer loses is added to it the next "
+        "time, so that training does not drift. Not set: float32 crosses as it is.",
+        _parse_wire_dtype,
     )
     simulate: str = _setting(
         "DICOMM_SIMULATE",

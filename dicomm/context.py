@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dicomm import _native
 from dicomm._native import ffi, lib
+from dicomm.chip import native_chip
 from dicomm.config import LOG_LEVELS, Config
 
 if TYPE_CHECKING:
@@ -21,9 +22,12 @@ _live: set[Context] = set()
 
 
 class Context:
-    """Owned by the world communicator. Closing it closes all communicators made from it."""
+    """Owned by the world communicator. Closing it closes all communicators made from it.
 
-    def __init__(self, config: Config, secret: bytes = b"", route_to: str = "") -> None:
+    rank: this process's in the job, by which simulated chips are dealt out.
+    """
+
+    def __init__(self, config: Config, secret: bytes = b"", route_to: str = "", rank: int = 0) -> None:
         self.config = config
         self.communicators: list[Communicator] = []
         options = ffi.new("dicomm_context_options *")
@@ -38,8 +42,10 @@ class Context:
         options.spin_ns = -1 if config.spin_us is None else int(config.spin_us * 1000)
         if config.handshake_timeout is not None:
             options.handshake_timeout_ns = _native.nanoseconds(config.handshake_timeout)
+        options.chip, held_chip = native_chip(config, rank)
         out = ffi.new("dicomm_context **")
         _native.check(lib.dicomm_context_create(options, out))
+        del held_chip  # alive until here
         self.handle: Any = out[0]
         _live.add(self)
 

@@ -7,6 +7,7 @@ programmer would expect where there is one (`TimedOut` is a `TimeoutError`, `Pee
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from typing import Any
 
 
@@ -105,3 +106,12 @@ def define(statuses: list[tuple[str, str, str]]) -> dict[str, type[DicommError]]
         classes[status] = type(class_name(status), bases, body)
     globals().update({cls.__name__: cls for cls in classes.values()})
     return classes
+
+
+def __getattr__(name: str) -> Any:
+    """The classes exist once the native layer, which has the list, is loaded: whoever asks first loads it."""
+    if not name.startswith("_"):
+        import_module("dicomm._native")
+    if name not in globals():
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return globals()[name]

@@ -77,7 +77,7 @@ def init(
     meeting = meet(source, rank, size, job, config)
     deadline = time.monotonic() + config.init_timeout
     prefix = f"dicomm/{meeting.job}/{meeting.attempt}/{_count_call(source, meeting)}"
-    context = Context(config, config.secret_bytes(), _route(meeting))
+    context = Context(config, config.secret_bytes(), _route(meeting), meeting.rank)
     try:
         store = stores.open_store(meeting, config.init_timeout)
     except BaseException:
@@ -85,7 +85,7 @@ def init(
         raise
     try:
         left = max(0.001, deadline - time.monotonic())
-        options = comm_options(name, timeout or config.timeout, left, config.algorithms)
+        options = comm_options(name, timeout or config.timeout, left, config)
         handle = store.create(context.handle, prefix, meeting.rank, meeting.size, options[0])
         comm = Communicator(handle, context, world=True, allow_pickle=allow_pickle)
     except Exception:

@@ -33,6 +33,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
            py::kw_only(), py::arg("interface"), py::arg("secret"), py::arg("sockets_per_peer"),
            py::arg("log_level"), py::arg("eager_bytes"), py::arg("spin_ns"), py::arg("handshake_timeout_ns"),
            py::arg("algorithms"), py::arg("attempt"))
+      .def("use_chip",
+           [](Process &self, uintptr_t address) {
+             self.use_chip(reinterpret_cast<const dicomm_chip *>(address));
+           })
       .def("abort", &Process::abort)
       .def("close", &Process::close)
       .def("after_fork", &Process::after_fork);

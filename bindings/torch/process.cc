@@ -12,7 +12,7 @@ namespace {
 constexpr std::chrono::seconds kExitGrace{5};
 }  // namespace
 
-Context::Context(const Settings &settings, const std::string &route_to) {
+Context::Context(const Settings &settings, const dicomm_chip *chip, const std::string &route_to) {
   dicomm_context_options native{};
   native.size = sizeof(native);
   native.interface = settings.interface.c_str();
@@ -24,6 +24,7 @@ Context::Context(const Settings &settings, const std::string &route_to) {
   native.eager_bytes = settings.eager_bytes;
   native.spin_ns = settings.spin_ns;
   native.handshake_timeout_ns = settings.handshake_timeout_ns;
+  native.chip = chip;
   check(dicomm_context_create(&native, &handle_));
 }
 
@@ -66,11 +67,16 @@ void Comm::close() {
   handle_ = nullptr;
 }
 
+void Process::use_chip(const dicomm_chip *chip) {
+  std::lock_guard lock(mutex_);
+  chip_ = chip;
+}
+
 std::shared_ptr<Context> Process::context(const std::string &route_to) {
   std::lock_guard lock(mutex_);
   auto context = context_.lock();
   if (!context) {
-    context = std::make_shared<Context>(settings_, route_to);
+    context = std::make_shared<Context>(settings_, chip_, route_to);
     context_ = context;
   }
   return context;

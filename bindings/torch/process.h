@@ -28,7 +28,7 @@ struct Settings {
 
 class Context {
  public:
-  Context(const Settings &settings, const std::string &route_to);
+  Context(const Settings &settings, const dicomm_chip *chip, const std::string &route_to);
   ~Context();  // may take about a second
   Context(const Context &) = delete;
   Context &operator=(const Context &) = delete;
@@ -69,6 +69,8 @@ class Process {
   explicit Process(Settings settings) : settings_(std::move(settings)) {}
 
   const Settings &settings() const { return settings_; }
+  // For contexts made from now on. The struct must live as long as the process.
+  void use_chip(const dicomm_chip *chip);
   // The context in use, or a new one that listens where `route_to` is reached. Lives as long as its groups.
   std::shared_ptr<Context> context(const std::string &route_to);
   // A prefix that no earlier group of this rank used at this place in the store.
@@ -84,6 +86,7 @@ class Process {
 
   const Settings settings_;
   std::mutex mutex_;
+  const dicomm_chip *chip_ = nullptr;  // the host's processors
   std::weak_ptr<Context> context_;
   std::vector<std::weak_ptr<Comm>> comms_;
   std::map<std::string, int> generations_;

@@ -19,8 +19,24 @@ _PACKAGES = ("dicomm", "numpy", "cffi", "torch", "mpi4py", "scikit-learn")
 
 @click.command(name="info")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(as_json: bool) -> None:
-    """Print versions, build, interfaces, transports, the torch plugin's state and vendor libraries."""
+@click.option(
+    "--topology",
+    "topology_file",
+    is_flag=False,
+    flag_value="",
+    default=None,
+    metavar="[FILE]",
+    help="Print islands, hosts and ranks instead: of a saved file, or of the job whose launcher runs this.",
+)
+def command(as_json: bool, topology_file: str | None) -> None:
+    """Print versions, build, interfaces, transports, the torch plugin's state and vendor libraries.
+
+    With --topology, what ranks have: `torchrun --nproc-per-node 4 -m dicomm info --topology` asks the ranks
+    of a job, and rank 0 prints it; with --json, as a file that --topology FILE reads.
+    """
+    if topology_file is not None:
+        print_topology(topology_file, as_json)
+        return
     facts = collect()
     if as_json:
         click.echo(json.dumps(facts, indent=1))
@@ -29,6 +45,21 @@ def command(as_json: bool) -> None:
         click.secho(title.replace("_", " "), bold=True)
         for key, value in content.items():
             click.echo(f"  {key:<16} {_line(value)}")
+
+
+def print_topology(file: str, as_json: bool) -> None:
+    """Of a saved file; "": of the job this process is a rank of, printed by rank 0."""
+    from dicomm.rendezvous import init
+    from dicomm.topology import Topology
+
+    if file:
+        rank, topology = 0, Topology.load(file)
+    else:
+        with init(name="info") as comm:
+            rank, topology = comm.rank, comm.topology
+            comm.barrier()
+    if rank == 0:
+        click.echo(topology.to_json() if as_json else str(topology))
 
 
 def collect() -> dict[str, dict[str, Any]]:

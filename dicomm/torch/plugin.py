@@ -10,6 +10,8 @@ from datetime import timedelta
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from dicomm._native import ffi
+from dicomm.chip import native_chip
 from dicomm.config import LOG_LEVELS, Config, launched
 from dicomm.errors import DicommError
 from dicomm.torch import build
@@ -26,6 +28,7 @@ def create_backend(options: Any, backend_options: Any) -> dist.Backend:
     those that have not.
     """
     extension, process = _extension(), _process()
+    process.use_chip(_chip(_global_rank(options))[0])
     timeout: timedelta = options.timeout
     if backend_options is not None and hasattr(backend_options, "_timeout"):
         timeout = min(timeout, backend_options._timeout)
@@ -44,6 +47,19 @@ def create_backend(options: Any, backend_options: Any) -> dist.Backend:
 @functools.cache
 def _extension() -> ModuleType:
     return build.load()
+
+
+def _global_rank(options: Any) -> int:
+    """This process's rank in the job; the default group's list of ranks may be empty."""
+    ranks = list(options.global_ranks_in_group)
+    return int(ranks[options.group_rank] if ranks else options.group_rank)
+
+
+@functools.cache
+def _chip(rank: int) -> tuple[int, Any]:
+    """Address of the dicomm_chip of a rank, and what keeps it alive."""
+    chip, held = native_chip(Config.from_environment(), rank)
+    return int(ffi.cast("uintptr_t", chip)), held
 
 
 @functools.cache

@@ -135,8 +135,11 @@ inline void run(const CclSetup &setup, int ranks, const std::function<void(Membe
 inline CclId make_id(const CclSetup &setup) {
   std::unique_ptr<Ccl> library;
   REQUIRE(setup.open(library).ok());
+  std::unique_ptr<Device> device;
+  REQUIRE(setup.device(0, device).ok());
   CclId id;
-  REQUIRE(library->make_id(id).ok());
+  REQUIRE(device->with_current([&] { return library->make_id(id); }).ok());
+  REQUIRE(device->close(kPatience).ok());
   return id;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "coll/schedule.h"
+#include "coll/through_host.h"
 #include "simulate.h"
 
 namespace dicomm::simulate {
@@ -56,9 +57,11 @@ inline std::vector<Problem> problems(dicomm_opcode op, const Case &c) {
   return out;
 }
 
-inline void check(const Algorithm &algorithm, const Case &c, const Topology &topology, std::mt19937 &random) {
-  const std::vector<Problem> ranks = problems(algorithm.op, c);
-  if (!algorithm.fits(ranks[0])) return;
+// on_chip: by rank, whether its buffers are a chip's memory.
+inline void check(const Algorithm &algorithm, const std::vector<Problem> &ranks, const Topology &topology,
+                  std::mt19937 &random, const std::vector<bool> &on_chip = {}) {
+  const Problem &c = ranks[0];
+  if (!algorithm.fits(c)) return;
   for (const bool in_place : {false, true}) {
     CAPTURE(algorithm.name);
     CAPTURE(c.size);
@@ -66,12 +69,21 @@ inline void check(const Algorithm &algorithm, const Case &c, const Topology &top
     CAPTURE(c.uneven);
     CAPTURE(c.root);
     CAPTURE(c.widened);
+    CAPTURE(c.scaled);
     CAPTURE(c.element);
     CAPTURE(in_place);
-    const Job job = make_job(algorithm, ranks, topology, in_place);
+    Job job = make_job(algorithm, ranks, topology, in_place);
+    for (size_t r = 0; r < on_chip.size(); ++r) {
+      Schedule &schedule = job.schedules[r];
+      if (on_chip[r] && !schedule.on_chip) schedule = coll::through_host(ranks[r], std::move(schedule));
+    }
     REQUIRE(check_statically(job) == "");
     for (int run = 0; run < 2; ++run) REQUIRE(execute(job, random) == "");
   }
+}
+
+inline void check(const Algorithm &algorithm, const Case &c, const Topology &topology, std::mt19937 &random) {
+  check(algorithm, problems(algorithm.op, c), topology, random);
 }
 
 }  // namespace dicomm::simulate

@@ -1,6 +1,8 @@
 #include "simulate.h"
 
 #include <algorithm>
+#include <deque>
+#include <map>
 #include <utility>
 
 #include "simulate_memory.h"
@@ -8,13 +10,6 @@
 namespace dicomm::simulate {
 
 namespace {
-
-uint64_t mix(uint64_t a, uint64_t b) {
-  uint64_t x = a * 0x9e3779b97f4a7c15u + b + 0x7f4a7c15u;
-  x ^= x >> 29;
-  x *= 0xbf58476d1ce4e5b9u;
-  return x ^ (x >> 32);
-}
 
 using Message = std::vector<Value>;
 
@@ -33,10 +28,12 @@ struct StepState {
 struct Rank {
   Rank(const Problem &p, bool in_place) : places(p, in_place) {}
   Places places;
-  std::vector<Value> memory[4];     // by Interval::memory
-  std::vector<StepState> steps;     // and one more, where the last one's followers end
-  std::vector<uint32_t> followers;  // step by step
+  std::vector<Value> memory[kSpaces];  // by Interval::memory
+  std::vector<StepState> steps;        // and one more, where the last one's followers end
+  std::vector<uint32_t> followers;     // step by step
   size_t left = 0;
+  std::vector<uint32_t> lane;  // its steps, in their order
+  size_t lane_at = 0;          // the first that has not completed
 };
 
 class Machine {
@@ -75,10 +72,8 @@ class Machine {
     const Schedule &schedule = job_.schedules[rank];
     const uint32_t n = static_cast<uint32_t>(schedule.steps.size());
     Rank state(p, job_.in_place);
-    state.memory[0].resize(input_count(p));
-    state.memory[1].resize(output_count(p));
-    state.memory[2].resize(schedule.acc_count);
-    state.memory[3].resize(schedule.stage_count);
+    const std::vector<uint64_t> sizes = sizes_of(p, schedule);
+    for (size_t i = 0; i < kSpaces; ++i) state.memory[i].resize(sizes[i]);
     state.steps.resize(n + 1);
     state.left = n;
     std::vector<uint32_t> next(n + 1);  // place for a step's next follower
@@ -88,6 +83,7 @@ class Machine {
       state.steps[i].partner = partner[i];
       state.steps[i].peer = static_cast<uint32_t>(step.peer);
       state.steps[i].kind = step.kind;
+      if (schedule.in_lane(step)) state.lane.push_back(i);
       if (step.dep_count == 0) ready_.emplace_back(rank, i);
       for (uint32_t d = 0; d < step.dep_count; ++d) ++next[schedule.deps[step.first_dep + d] + 1];
     }
@@ -131,8 +127,17 @@ class Machine {
   // recv has started: they read their memory only then.
   void start(size_t rank, uint32_t index) {
     StepState &state = ranks_[rank].steps[index];
+    const Step &step = job_.schedules[rank].steps[index];
+    if (job_.schedules[rank].in_lane(step)) {
+      state.started = true;
+      return advance_lane(rank);
+    }
     if (state.kind == StepKind::copy || state.kind == StepKind::reduce) {
-      compute(rank, index, job_.schedules[rank].steps[index]);
+      compute(rank, index, step);
+      return complete(rank, index);
+    }
+    if (state.kind != StepKind::send && state.kind != StepKind::recv) {
+      deliver(rank, index, step.dst, read(rank, step.a));
       return complete(rank, index);
     }
     const size_t peer = state.peer;
@@ -150,6 +155,138 @@ class Machine {
       complete(rank, index);
     }
     if (meets) move(rank, index, peer, state.partner);
+  }
+
+  // A lane's steps run one after another; a call of the library when all members have come to it.
+  void advance_lane(size_t rank) {
+    Rank &state = ranks_[rank];
+    while (state.lane_at < state.lane.size() && error_.empty()) {
+      const uint32_t index = state.lane[state.lane_at];
+      const Step &step = job_.schedules[rank].steps[index];
+      if (!state.steps[index].started) return;
+      if (step.kind == StepKind::ccl) {
+        if (!call(rank, index, step)) return;
+        continue;
+      }
+      compute(rank, index, step);
+      pass(rank);
+    }
+  }
+
+  void pass(size_t rank) {
+    Rank &state = ranks_[rank];
+    complete(rank, state.lane[state.lane_at++]);
+  }
+
+  // Between begin and end: a send leaves at once, a receive waits for its message.
+  bool call(size_t rank, uint32_t index, const Step &step) {
+    const auto way = [&](size_t from, size_t to) -> std::deque<Message> & { return posted_[{from, to}]; };
+    const size_t peer = static_cast<size_t>(step.peer);
+    switch (step.call) {
+      case CclCall::begin:
+      case CclCall::end:
+        pass(rank);
+        return true;
+      case CclCall::send:
+        way(rank, peer).emplace_back(read(rank, step.a), read(rank, step.a) + step.a.count);
+        pass(rank);
+        advance_lane(peer);
+        return true;
+      case CclCall::recv: {
+        auto &messages = way(peer, rank);
+        if (messages.empty()) return false;
+        if (messages.front().size() != step.dst.count) error_ = fail("counts differ", rank, index);
+        deliver(rank, index, step.dst, messages.front().data());
+        messages.pop_front();
+        pass(rank);
+        return true;
+      }
+      default:
+        return call_together(rank, step);
+    }
+  }
+
+  bool call_together(size_t rank, const Step &step) {
+    std::vector<size_t> members;
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      if (job_.island_of[r] == job_.island_of[rank]) members.push_back(r);
+    }
+    std::vector<const Step *> calls;
+    for (const size_t member : members) {
+      const Rank &state = ranks_[member];
+      if (state.lane_at == state.lane.size()) return false;
+      const uint32_t index = state.lane[state.lane_at];
+      calls.push_back(&job_.schedules[member].steps[index]);
+      if (calls.back()->kind != StepKind::ccl || !state.steps[index].started) return false;
+      if (calls.back()->call != step.call || calls.back()->peer != step.peer) {
+        error_ = fail("an island's members call different things", member, index);
+        return false;
+      }
+    }
+    std::vector<Message> results(members.size());
+    for (size_t i = 0; i < members.size(); ++i) results[i] = result_of(members, calls, i);
+    if (!error_.empty()) return false;
+    for (size_t i = 0; i < members.size(); ++i) {
+      const uint32_t index = ranks_[members[i]].lane[ranks_[members[i]].lane_at];
+      if (results[i].size() != calls[i]->dst.count) {
+        error_ = fail("counts differ", members[i], index);
+        return false;
+      }
+      deliver(members[i], index, calls[i]->dst, results[i].data());
+    }
+    for (const size_t member : members) pass(member);
+    for (const size_t member : members) {
+      if (member != rank) advance_lane(member);
+    }
+    return true;
+  }
+
+  Message result_of(const std::vector<size_t> &members, const std::vector<const Step *> &calls, size_t i) {
+    const Step &step = *calls[i];
+    const bool root = step.peer < 0 || static_cast<size_t>(step.peer) == members[i];
+    Message out;
+    if (step.call == CclCall::broadcast) {
+      if (root) return out;
+      for (size_t m = 0; m < members.size(); ++m) {
+        if (members[m] == static_cast<size_t>(step.peer)) append(out, members[m], calls[m]->a);
+      }
+    } else if (step.call == CclCall::allgather) {
+      for (size_t m = 0; m < members.size(); ++m) append(out, members[m], calls[m]->a);
+    } else if (root) {
+      for (size_t m = 0; m < members.size(); ++m) {
+        Span a = calls[m]->a;
+        if (step.call == CclCall::reduce_scatter)
+          a = {a.space, a.offset + i * step.dst.count, step.dst.count};
+        add(out, members[m], a);
+      }
+    }
+    return out;
+  }
+
+  void append(Message &out, size_t rank, const Span &a) {
+    out.insert(out.end(), read(rank, a), read(rank, a) + a.count);
+  }
+
+  // The library adds up what it is given, in the members' order.
+  void add(Message &sum, size_t rank, const Span &a) {
+    const Problem &p = job_.problems[rank];
+    Message values;
+    append(values, rank, a);
+    for (size_t i = 0; i < values.size(); ++i) {
+      Value &value = values[i];
+      const bool as_it_is =
+          value.state == State::partial || (value.state == State::raw && !p.widened && !p.scaled);
+      if (!as_it_is) error_ = fail("the library reduces what is not ready for it", rank, 0);
+      value.state = State::partial;
+      if (sum.size() <= i) {
+        sum.push_back(value);
+        continue;
+      }
+      if (sum[i].index != value.index) error_ = fail("combined different elements", rank, 0);
+      sum[i].ranks.add(value.ranks);
+      sum[i].hash = mix(sum[i].hash, value.hash);
+    }
+    if (values.size() != sum.size()) error_ = fail("counts differ", rank, 0);
   }
 
   void move(size_t from, uint32_t send, size_t to, uint32_t recv) {
@@ -171,10 +308,11 @@ class Machine {
       const Value &value = data[i];
       if (value.state == State::unset) error_ = fail("sent what was never written", rank, index);
       if (reduces(p)) {
-        const bool fits = value.state == State::raw        ? dst.space == Space::stage
-                          : value.state == State::finished ? dst.space != Space::acc
-                                                           : dst.space == Space::acc || !p.widened;
-        if (!fits || dst.space == Space::input) error_ = fail("received into the wrong space", rank, index);
+        const bool fits = value.state == State::raw        ? raw_space(dst.space)
+                          : value.state == State::finished ? !wide_space(dst.space)
+                                                           : wide_space(dst.space) || !p.widened;
+        if ((!fits && dst.space != Space::wire) || dst.space == Space::input)
+          error_ = fail("received into the wrong space", rank, index);
       }
       cell(rank, dst.space, dst.offset + i) = value;
     }
@@ -185,8 +323,8 @@ class Machine {
     Value value = cell(rank, span.space, span.offset + i);
     if (value.state == State::unset) error_ = fail("read what was never written", rank, index);
     if (!reduces(job_.problems[rank])) return value;
-    const bool raw_space = span.space == Space::input || span.space == Space::stage;
-    if (raw_space != (value.state == State::raw)) error_ = fail("premul is applied not once", rank, index);
+    if (raw_space(span.space) != (value.state == State::raw))
+      error_ = fail("premul is applied not once", rank, index);
     if (value.state == State::finished) error_ = fail("arithmetic on a finished result", rank, index);
     value.state = State::partial;
     return value;
@@ -205,9 +343,9 @@ class Machine {
       }
       if (reduces(p)) {
         if (step.finish) {
-          if (step.dst.space == Space::acc) error_ = fail("finished into acc", rank, index);
+          if (wide_space(step.dst.space)) error_ = fail("finished into acc", rank, index);
           value.state = State::finished;
-        } else if (step.dst.space == Space::stage || (step.dst.space == Space::output && p.widened)) {
+        } else if (raw_space(step.dst.space) || (!wide_space(step.dst.space) && p.widened)) {
           error_ = fail("a partial result rounded to dtype", rank, index);
         }
       }
@@ -294,63 +432,19 @@ class Machine {
   std::mt19937 &random_;
   std::vector<Rank> ranks_;
   std::vector<std::pair<size_t, uint32_t>> ready_;
+  std::map<std::pair<size_t, size_t>, std::deque<Message>> posted_;  // from, to
   RankSet everybody_;
   std::string error_;
 };
 
 }  // namespace
 
-RankSet RankSet::of(int rank) {
-  const uint64_t r = static_cast<uint64_t>(rank);
-  return {mix(mix(r, 1), r), mix(mix(r, 2), r), 1};
-}
-
-uint64_t input_count(const Problem &p) {
-  const size_t rank = static_cast<size_t>(p.rank);
-  switch (p.op) {
-    case DICOMM_ALLREDUCE:
-    case DICOMM_REDUCE:
-      return p.count;
-    case DICOMM_ALLGATHER:
-    case DICOMM_GATHER:
-      return p.counts[rank];
-    case DICOMM_REDUCE_SCATTER:
-    case DICOMM_ALLTOALL:
-      return total(p.counts);
-    case DICOMM_SCATTER:
-      return p.rank == p.root ? total(p.counts) : 0;
-    default:
-      return 0;
-  }
-}
-
-uint64_t output_count(const Problem &p) {
-  const size_t rank = static_cast<size_t>(p.rank);
-  switch (p.op) {
-    case DICOMM_BROADCAST:
-    case DICOMM_ALLREDUCE:
-      return p.count;
-    case DICOMM_REDUCE:
-      return p.rank == p.root ? p.count : 0;
-    case DICOMM_ALLGATHER:
-      return total(p.counts);
-    case DICOMM_GATHER:
-      return p.rank == p.root ? total(p.counts) : 0;
-    case DICOMM_REDUCE_SCATTER:
-    case DICOMM_SCATTER:
-      return p.counts[rank];
-    case DICOMM_ALLTOALL:
-      return total(p.recv_counts);
-    default:
-      return 0;
-  }
-}
-
 Job make_job(const Algorithm &algorithm, std::vector<Problem> problems, const Topology &topology,
              bool in_place) {
   Job job;
   job.in_place = in_place;
   for (const Problem &problem : problems) job.schedules.push_back(algorithm.build(problem, topology));
+  for (const RankInfo &rank : topology.ranks) job.island_of.push_back(rank.island_index);
   job.problems = std::move(problems);
   return job;
 }

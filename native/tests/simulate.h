@@ -37,11 +37,15 @@ struct Value {
 struct Job {
   std::vector<Problem> problems;  // one per rank
   std::vector<Schedule> schedules;
-  bool in_place = false;  // input and output share memory where the operation allows it
+  std::vector<int> island_of;  // by rank: who calls a library together
+  bool in_place = false;       // input and output share memory where the operation allows it
 };
 
 Job make_job(const Algorithm &algorithm, std::vector<Problem> problems, const Topology &topology,
              bool in_place);
+
+// Does it hold the accumulation type, and is that another than dtype?
+bool wide(const Problem &problem, Space space);
 
 // Elements of input and output of a rank.
 uint64_t input_count(const Problem &problem);

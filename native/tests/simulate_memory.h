@@ -9,6 +9,9 @@
 
 namespace dicomm::simulate {
 
+// A hash of both, in this order.
+uint64_t mix(uint64_t a, uint64_t b);
+
 inline uint64_t total(const std::vector<uint64_t> &counts) {
   return std::accumulate(counts.begin(), counts.end(), uint64_t{0});
 }
@@ -36,7 +39,7 @@ inline bool can_coincide(const Problem &p) {
   }
 }
 
-// A span as an interval of some memory: 0 input, 1 output, 2 acc, 3 stage.
+// A span as an interval of some memory, numbered as Space.
 struct Interval {
   size_t memory;
   uint64_t begin, end;
@@ -62,7 +65,8 @@ class Places {
     size_t memory;
     uint64_t shift;
   };
-  Place at_[4] = {{0, 0}, {1, 0}, {2, 0}, {3, 0}};  // by Space
+  Place at_[kSpaces] = {{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0},
+                        {5, 0}, {6, 0}, {7, 0}, {8, 0}, {9, 0}};  // by Space
 };
 
 inline bool overlap(const Interval &a, const Interval &b) {
@@ -72,6 +76,20 @@ inline bool overlap(const Interval &a, const Interval &b) {
 inline bool reads_a(const Step &step) { return step.kind != StepKind::recv; }
 inline bool reads_b(const Step &step) { return step.kind == StepKind::reduce; }
 inline bool writes(const Step &step) { return step.kind != StepKind::send; }
+
+// Elements of each memory.
+inline std::vector<uint64_t> sizes_of(const Problem &p, const Schedule &schedule) {
+  std::vector<uint64_t> sizes(std::begin(schedule.count_of), std::end(schedule.count_of));
+  sizes[0] = input_count(p);
+  sizes[1] = output_count(p);
+  return sizes;
+}
+
+inline bool wide_space(Space space) { return space == Space::acc || space == Space::chip_acc; }
+inline bool raw_space(Space space) {
+  return space == Space::input || space == Space::stage || space == Space::chip_stage ||
+         space == Space::host_input;
+}
 
 // The executor skips such a copy.
 inline bool is_no_op(const Problem &p, const Places &places, const Step &step) {

@@ -12,7 +12,7 @@ namespace {
 std::string check_spans(const Job &job, size_t rank) {
   const Problem &p = job.problems[rank];
   const Schedule &schedule = job.schedules[rank];
-  const uint64_t limits[] = {input_count(p), output_count(p), schedule.acc_count, schedule.stage_count};
+  const std::vector<uint64_t> limits = sizes_of(p, schedule);
   const auto inside = [&](const Span &span) {
     return span.offset + span.count <= limits[static_cast<size_t>(span.space)];
   };
@@ -26,7 +26,31 @@ std::string check_spans(const Job &job, size_t rank) {
       return fail("out of bounds", rank, i);
     }
     if (writes(step) && step.dst.space == Space::input) return fail("writes input", rank, i);
-    const bool computes = step.kind == StepKind::copy || step.kind == StepKind::reduce;
+    const bool moves = step.kind == StepKind::to_host || step.kind == StepKind::to_chip;
+    const bool codes = step.kind == StepKind::encode || step.kind == StepKind::decode;
+    const bool computes = step.kind == StepKind::copy || step.kind == StepKind::reduce || moves || codes;
+    if ((step.kind == StepKind::encode) !=
+        (writes(step) && step.kind != StepKind::recv && step.dst.space == Space::wire)) {
+      return fail("only encode and recv write what is for the wire", rank, i);
+    }
+    if (step.kind == StepKind::encode && (!inside(step.b) || step.b.count != step.a.count)) {
+      return fail("no place for what encoding loses", rank, i);
+    }
+    if (moves && (schedule.lies_on_chip(step.a.space) != (step.kind == StepKind::to_host) ||
+                  schedule.lies_on_chip(step.dst.space) != (step.kind == StepKind::to_chip))) {
+      return fail("not between chip and host", rank, i);
+    }
+    if (moves && wide(p, step.a.space) != wide(p, step.dst.space)) return fail("types differ", rank, i);
+    // A message, or arithmetic, that touches both memories.
+    if (!moves && step.kind != StepKind::send && step.kind != StepKind::ccl && step.dst.count > 0) {
+      const bool chip = schedule.lies_on_chip(step.dst.space);
+      const bool same = (!reads_a(step) || chip == schedule.lies_on_chip(step.a.space)) &&
+                        (!reads_b(step) || chip == schedule.lies_on_chip(step.b.space));
+      if (!same || (step.kind == StepKind::recv && chip)) return fail("crosses to the chip", rank, i);
+    }
+    if (step.kind == StepKind::send && step.a.count > 0 && schedule.lies_on_chip(step.a.space)) {
+      return fail("sends from the chip", rank, i);
+    }
     if (computes && step.a.count != step.dst.count) return fail("counts differ", rank, i);
     if (reads_b(step) && step.b.count != step.dst.count) return fail("counts differ", rank, i);
     const bool message = step.kind == StepKind::send || step.kind == StepKind::recv;
@@ -37,8 +61,6 @@ std::string check_spans(const Job &job, size_t rank) {
   return {};
 }
 
-bool wide(const Problem &p, Space space) { return p.widened && space == Space::acc; }
-
 std::string check_pairs(const Job &job) {
   const auto partner = partners(job);
   for (size_t rank = 0; rank < job.schedules.size(); ++rank) {
@@ -46,6 +68,7 @@ std::string check_pairs(const Job &job) {
     size_t messages = 0;
     for (uint32_t i = 0; i < steps.size(); ++i) {
       const Step &step = steps[i];
+      messages += step.kind == StepKind::ccl;
       if (step.kind != StepKind::send && step.kind != StepKind::recv) continue;
       ++messages;
       const bool sends = step.kind == StepKind::send;
@@ -55,7 +78,8 @@ std::string check_pairs(const Job &job) {
       if (sends) continue;
       const Step &send = job.schedules[static_cast<size_t>(step.peer)].steps[partner[rank][i]];
       const Problem &p = job.problems[rank];
-      if (send.a.count != step.dst.count || wide(p, send.a.space) != wide(p, step.dst.space)) {
+      if (send.a.count != step.dst.count || wide(p, send.a.space) != wide(p, step.dst.space) ||
+          (send.a.space == Space::wire) != (step.dst.space == Space::wire)) {
         return fail("send and recv differ in count or type", rank, i);
       }
     }
@@ -108,11 +132,8 @@ std::string check_races(const Job &job, size_t rank) {
   const Schedule &schedule = job.schedules[rank];
   const Places places(p, job.in_place);
   Order order(schedule);
-  std::vector<Touched> memories[4];
-  memories[0].resize(input_count(p));
-  memories[1].resize(output_count(p));
-  memories[2].resize(schedule.acc_count);
-  memories[3].resize(schedule.stage_count);
+  std::vector<std::vector<Touched>> memories;
+  for (const uint64_t size : sizes_of(p, schedule)) memories.emplace_back(size);
   for (uint32_t i = 0; i < schedule.steps.size(); ++i) {
     const Step &step = schedule.steps[i];
     if (is_no_op(p, places, step)) continue;
@@ -132,8 +153,7 @@ std::string check_races(const Job &job, size_t rank) {
     };
     if (reads_a(step)) read(places.of(step.a));
     if (reads_b(step)) read(places.of(step.b));
-    if (writes(step)) {
-      const Interval dst = places.of(step.dst);
+    const auto write = [&](const Interval &dst) {
       for (uint64_t e = dst.begin; e < dst.end; ++e) {
         Touched &touched = memories[dst.memory][e];
         check(touched.writer);
@@ -141,7 +161,9 @@ std::string check_races(const Job &job, size_t rank) {
         touched.writer = i;
         touched.readers.clear();
       }
-    }
+    };
+    if (writes(step)) write(places.of(step.dst));
+    if (step.kind == StepKind::encode) write(places.of(step.b));
     if (race) return fail("race", rank, i);
   }
   return {};

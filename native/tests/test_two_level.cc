@@ -115,7 +115,11 @@ void check_layouts(dicomm_opcode op) {
       const std::vector<int> hosts = layout.host_of_rank();
       CAPTURE(hosts);
       for (const Case &c : cases(op, total(layout))) {
-        simulate::check(algorithm, c, topology_of_hosts(hosts), random);
+        std::vector<Problem> ranks = problems(op, c);
+        simulate::check(algorithm, ranks, topology_of_hosts(hosts), random);
+        if (!reduces(op) || c.widened) continue;
+        for (Problem &p : ranks) p.wire = DICOMM_BFLOAT16;
+        simulate::check(algorithm, ranks, topology_of_hosts(hosts), random);
       }
     }
   }
@@ -231,7 +235,7 @@ TEST_CASE("scratch does not grow with the buffer") {
     const uint64_t each = op == DICOMM_REDUCE_SCATTER ? count / hosts.size() : count;
     const auto all = problems(op, {size, each, false, 0, false, 4});
     const Schedule schedule = find_algorithm(op, name)->build(all[1], topology_of_hosts(hosts));
-    return 4 * (schedule.acc_count + schedule.stage_count);
+    return 4 * (schedule.scratch(Space::acc) + schedule.scratch(Space::stage));
   };
   for (const dicomm_opcode op : {DICOMM_ALLREDUCE, DICOMM_REDUCE, DICOMM_REDUCE_SCATTER}) {
     CAPTURE(op);

@@ -32,8 +32,8 @@ ALLOWED: dict[str, set[str]] = {
         "model": "coll topology base",
         "path": "model coll topology base",
         "p2p": "transport device device/host progress base",
-        "exec": "p2p coll topology device device/host progress base",
-        "comm": "exec p2p path coll topology transport store device progress base",
+        "exec": "p2p coll topology ccl device device/host progress base",
+        "comm": "exec p2p path coll topology transport store ccl device progress base",
         "api": "comm exec p2p path model coll topology transport store device device/host progress base",
     }.items()
 }
@@ -49,7 +49,7 @@ PURE = ("coll", "model", "path", "topology")
 PURE_HEADERS = set(
     re.findall(
         r"\w+",
-        """algorithm array bit cctype charconv cstddef cstdint cstring functional initializer_list iomanip
+        """algorithm array bit cctype charconv cstddef cstdint cstring deque functional initializer_list iomanip
         iterator limits map memory numeric optional set span sstream string string_view tuple unordered_map
         utility vector""",
     )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -144,6 +146,41 @@ def test_info_for_people() -> None:
     text = ok("info")
     for section in ("versions", "build", "interfaces", "torch plugin", "vendor libraries"):
         assert f"{section}\n" in text
+
+
+def test_info_prints_a_topology_and_reads_it_back(tmp_path: Path) -> None:
+    lone = ok("info", "--topology", "--json")
+    file = tmp_path / "job.json"
+    file.write_text(lone)
+    text = ok("info", "--topology", str(file))
+    assert text.startswith("1 rank, 1 host, 1 island\n")
+    assert text == ok("info", "--topology")
+    assert ok("info", "--topology", str(file), "--json") == lone
+    file.write_text("[]")
+    done = dicomm("info", "--topology", str(file))
+    assert done.returncode == 1
+    assert f"{file}: topology: not a JSON object" in done.stderr
+
+
+def test_info_gathers_the_topology_of_a_job(tmp_path: Path) -> None:
+    environment = {
+        **os.environ,
+        "DICOMM_INIT": f"file://{tmp_path}",
+        "DICOMM_SIZE": "3",
+        "DICOMM_INTERFACE": "127.0.0.1",
+        "DICOMM_SIMULATE": "alpha:2,beta",
+    }
+    command = [sys.executable, "-m", "dicomm", "info", "--topology"]
+    ranks = [
+        subprocess.Popen(
+            command, env={**environment, "DICOMM_RANK": str(rank)}, stdout=subprocess.PIPE, text=True
+        )
+        for rank in range(3)
+    ]
+    outputs = [process.communicate(timeout=40)[0] for process in ranks]
+    assert [process.returncode for process in ranks] == [0, 0, 0]
+    assert outputs[0].startswith("3 ranks, 1 host, 2 islands\n")
+    assert outputs[1:] == ["", ""]
 
 
 def test_explain_names_an_algorithm_and_its_steps() -> None:

@@ -20,16 +20,26 @@ class Ranks:
     """`with Ranks(3) as ranks: ranks.run(lambda comm: ...)`. One thread per rank runs the function.
 
     run returns the results by rank and raises the first rank's exception. A rank that raises aborts the
-    others, so that a failing test ends at once; `expect_errors` leaves that to the test.
+    others, so that a failing test ends at once; `expect_errors` leaves that to the test. each: settings of a
+    rank by its own.
     """
 
-    def __init__(self, size: int, *, timeout: float = 20.0, source: str = "", **settings: Any) -> None:
+    def __init__(
+        self,
+        size: int,
+        *,
+        timeout: float = 20.0,
+        source: str = "",
+        each: Callable[[int], dict[str, Any]] = lambda rank: {},
+        **settings: Any,
+    ) -> None:
         self.size = size
         self.timeout = timeout
         self._directory = tempfile.TemporaryDirectory(prefix="dicomm-test-")
         self._source = source or f"file://{self._directory.name}/{uuid.uuid4().hex}"
         self._init = {k: settings.pop(k) for k in ("allow_pickle", "name") if k in settings}
         self._config = dataclasses.replace(dicomm.Config(), interface="127.0.0.1", **settings)
+        self._each = each
         self._executor = ThreadPoolExecutor(size, thread_name_prefix="rank")
         self.comms: list[dicomm.Communicator] = []
         self._broken = False
@@ -49,7 +59,7 @@ class Ranks:
                 self._source,
                 rank=rank,
                 size=self.size,
-                config=self._config,
+                config=dataclasses.replace(self._config, **self._each(rank)),
                 timeout=self.timeout,
                 **self._init,
             )

@@ -56,6 +56,18 @@ def split(rank: int, size: int) -> None:
     assert total() == sum(range(1, size + 1))
 
 
+def mixed(rank: int, size: int) -> None:
+    assert total() == sum(range(1, size + 1))
+    subgroups(rank, size)
+
+
+def refused(rank: int, size: int, meeting: str) -> None:
+    """Chips are dealt out by rank, so the two brands are known here as they are to dicomm.init()."""
+    brands = r"alpha with alpha-ccl 1 on ranks 0 \(.*\), 2 \(.*\), beta with beta-ccl 1 on rank 1 \("
+    with pytest.raises(ValueError, match=f"island 'x' would hold {brands}"):
+        dist.init_process_group("dicomm", init_method=meeting, rank=rank, world_size=size)
+
+
 def made_again(rank: int, size: int, port: int) -> None:
     store = dist.TCPStore("127.0.0.1", port, is_master=False) if rank else None
     if rank == 0:
@@ -227,3 +239,12 @@ def test_elastic_restart_over_the_same_store(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert [(tmp_path / f"1-{rank}").read_text() for rank in (0, 1)] == ["6.0", "6.0"], done.stderr
     assert not list(tmp_path.glob("0-*"))
+
+
+def test_groups_of_simulated_chips(ranks) -> None:
+    ranks(4, mixed, env={"DICOMM_SIMULATE": "alpha,beta"})
+
+
+def test_an_island_of_two_brands_is_refused_on_every_rank(ranks, tmp_path: Path) -> None:
+    env = {"DICOMM_SIMULATE": "alpha,beta", "DICOMM_ISLAND": "x"}
+    ranks(3, refused, backend=None, env=env, meeting=f"file://{tmp_path}/init")

@@ -66,6 +66,10 @@ def test_every_setting_is_read() -> None:
         "secret_file": ("/f", "/f"),
         "interface": ("eth0", "eth0"),
         "paths": ("shm>tcp", "shm>tcp"),
+        "vendor": ("ascend", "ascend"),
+        "device_index": ("2", 2),
+        "island": ("left", "left"),
+        "role": ("Reducer", "reducer"),
         "sockets_per_peer": ("4", 4),
         "eager_bytes": ("8K", 8192),
         "spin_us": ("20.5", 20.5),
@@ -73,6 +77,7 @@ def test_every_setting_is_read() -> None:
         "init_timeout": ("7", 7.0),
         "handshake_timeout": ("2s", 2.0),
         "algorithms": ("barrier:tree", "barrier:tree"),
+        "wire_dtype": ("float16", "float16"),
         "simulate": ("alpha:2,beta", "alpha:2,beta"),
         "simulate_file": ("/b.yaml", "/b.yaml"),
         "log": ("DEBUG", "debug"),
@@ -93,6 +98,8 @@ def test_every_setting_is_read() -> None:
         ("DICOMM_RANK", "-1"),
         ("DICOMM_EAGER_BYTES", "big"),
         ("DICOMM_SPIN_US", "x"),
+        ("DICOMM_DEVICE_INDEX", "first"),
+        ("DICOMM_ROLE", "boss"),
     ],
 )
 def test_a_wrong_variable_is_named(name: str, text: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,3 +77,9 @@ def test_time_outs() -> None:
     for bad in (0, -1.0, float("nan")):
         with pytest.raises(dicomm.InvalidArgument, match="timeout"):
             _native.nanoseconds(bad)
+
+
+@pytest.mark.parametrize("module", ["dicomm", "dicomm.errors"])
+def test_a_class_may_be_the_first_thing_imported(module: str) -> None:
+    code = f"from {module} import InvalidArgument; assert InvalidArgument.status == 'INVALID_ARGUMENT'"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=30, cwd="/")

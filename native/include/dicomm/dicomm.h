@@ -208,9 +208,9 @@ typedef struct dicomm_simulation {
 /* What this process's rank computes on. */
 typedef struct dicomm_chip {
   size_t size;
-  const char
-      *vendor;   /* "cpu", "nvidia", "amd", "ascend", "mthreads", "iluvatar", "metax"; a simulation's brand */
-  int32_t index; /* as the vendor counts in this process */
+  const char *vendor; /* "cpu", "nvidia", "amd", "ascend", "mthreads", "iluvatar", "metax", "hygon"; a
+                         simulation's brand */
+  int32_t index;      /* as the vendor counts in this process */
   const char *island; /* "": ranks of one vendor and library form an island; else ranks with equal words do */
   const char *role;   /* "worker", or "reducer": helps to reduce and has no data of its own */
   const dicomm_simulation *simulation; /* NULL: the chip is real */
@@ -251,10 +251,15 @@ typedef struct dicomm_comm_options {
   int64_t timeout_ns;      /* default time-out of operations; DEFAULT: 30 min */
   int64_t init_timeout_ns; /* to find all ranks; DEFAULT: timeout_ns */
   const char *algorithms;  /* "" or rules that come before the built-in ones: "allreduce:ring,barrier:tree" */
+  /* 0 or BFLOAT16, FLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2: sums of float32 cross between hosts and islands so,
+   * where algorithms on two levels reduce them. What rounding loses of a buffer is added to it the next time.
+   */
+  int32_t wire_dtype;
 } dicomm_comm_options;
 
 /* Collective over `size` ranks that share `store`; `prefix` must be new to the store. Blocks until all
- * ranks are known; TIMED_OUT names the missing ones. */
+ * ranks are known; TIMED_OUT names the missing ones. Ranks that do not go together (other versions, an island
+ * of several vendors, one chip twice in an island) are refused on all of them. */
 DICOMM_API dicomm_status dicomm_comm_create(dicomm_context *context, dicomm_store *store, const char *prefix,
                                             int32_t rank, int32_t size, const dicomm_comm_options *options,
                                             dicomm_comm **out);
@@ -264,7 +269,8 @@ DICOMM_API dicomm_status dicomm_comm_split(dicomm_comm *comm, int32_t color, int
                                            const dicomm_comm_options *options, dicomm_comm **out);
 /* JSON object: name, id, rank, size, seq, timeout_ns, hosts (names), host_of_rank (numbers; ranks of equal
  * number share a machine), failed (null or message), peers: path, messages and bytes each way, per rank there
- * is a connection to. */
+ * is a connection to; topology: "ranks", what each published of its host, network cards and chip, with the
+ * numbers of its host and island, both counted in order of first rank. */
 DICOMM_API size_t dicomm_comm_info(dicomm_comm *comm, char *buf, size_t cap);
 DICOMM_API void dicomm_comm_set_timeout(dicomm_comm *comm, int64_t timeout_ns);
 /* Fails every pending and later operation on all ranks with ABORTED; the first reason wins. Does not block.

@@ -1,7 +1,9 @@
 #include "api/guard.h"
+#include "base/names.h"
 #include "comm/bootstrap.h"
 #include "comm/communicator.h"
 #include "comm/context.h"
+#include "device/host/wire_codec.h"
 
 namespace dicomm {
 Store &unwrap(dicomm_store &store);  // api/store.cc
@@ -33,6 +35,24 @@ Status alive(const dicomm_comm *comm) {
   return alive(comm->comm->context());
 }
 
+Status read_chip(const dicomm_chip *given, dicomm::ChipOptions &out) {
+  if (given == nullptr) return {};
+  const auto chip = dicomm::read_options(given);
+  const std::string vendor = dicomm::text_or_empty(chip.vendor);
+  const std::string role = dicomm::text_or_empty(chip.role);
+  if (!vendor.empty()) out.vendor = vendor;
+  if (!role.empty()) out.role = role;
+  out.index = chip.index;
+  out.island = dicomm::text_or_empty(chip.island);
+  out.simulated = chip.simulation != nullptr;
+  if (!out.simulated) return {};
+  if (vendor.empty())
+    return Status::make(DICOMM_INVALID_ARGUMENT, "a simulated chip needs a brand as vendor");
+  out.simulation = dicomm::read_options(chip.simulation);
+  out.lacks = dicomm::text_or_empty(out.simulation.lacks);
+  return {};
+}
+
 }  // namespace
 
 extern "C" {
@@ -54,6 +74,7 @@ dicomm_status dicomm_context_create(const dicomm_context_options *given, dicomm_
     if (options.handshake_timeout_ns > 0) context.handshake_timeout = options.handshake_timeout_ns;
     context.log_level = options.log_level;
     context.spin = given == nullptr ? -1 : options.spin_ns;
+    DICOMM_TRY(read_chip(options.chip, context.chip));
     auto made = std::make_unique<dicomm_context>();
     made->context = std::make_shared<dicomm::Context>(std::move(context));
     DICOMM_TRY(made->context->open());
@@ -87,6 +108,13 @@ dicomm_status dicomm_comm_create(dicomm_context *context, dicomm_store *store, c
     dicomm::Communicator::Setup setup;
     setup.name = dicomm::text_or_empty(options.name);
     setup.algorithms = dicomm::text_or_empty(options.algorithms);
+    if (options.wire_dtype != 0) {
+      setup.wire = static_cast<dicomm_dtype>(options.wire_dtype);
+      if (!dicomm::can_encode(*setup.wire)) {
+        return Status::make(DICOMM_INVALID_ARGUMENT, "wire_dtype is ", dicomm::dtype_name(options.wire_dtype),
+                            "; it must be bfloat16, float16, float8_e4m3fn or float8_e5m2");
+      }
+    }
     setup.timeout = dicomm::timeout_or(options.timeout_ns, dicomm::kDefaultTimeout);
     const dicomm::Nanos init = dicomm::timeout_or(options.init_timeout_ns, setup.timeout);
     const dicomm::Nanos deadline = init == dicomm::kNever ? init : dicomm::deadline_after(init);

@@ -8,6 +8,11 @@
 
 namespace dicomm {
 
+// Of a time-out of the contract, which may be DICOMM_TIMEOUT_NEVER.
+inline Nanos ccl_deadline(int64_t timeout_ns) {
+  return timeout_ns == DICOMM_TIMEOUT_NEVER ? kNever : deadline_after(timeout_ns);
+}
+
 // Runs call() on a thread of its own, with `device` current there, until `deadline`. True: it has returned,
 // and `status` is what it returned. False: it is still inside the vendor's code, and the thread stays behind.
 // When the vendor comes back after all, that thread calls late() and then sleeps until the process ends, so

@@ -100,6 +100,8 @@ class Ccl {
   virtual std::string describe() const = 0;  // file and version, for people
   virtual CclCapabilities capabilities() const = 0;
 
+  // Called inside Device::with_current of the rank that makes it: some vendors put the chip's address into
+  // it.
   virtual Status make_id(CclId &out) = 0;
   // Collective over `size` ranks that hold the same id. Returns within about timeout_ns: TIMED_OUT when a
   // rank did not come. After a failure nothing of the group is left on this rank, but for a thread inside a

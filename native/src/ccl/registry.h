@@ -9,10 +9,10 @@
 
 namespace dicomm {
 
-// The library for chips of `vendor` (Device::vendor()). INVALID_ARGUMENT lists the vendors there are
-// libraries for; NOT_SUPPORTED says which file was looked for and how to get it. May block: the library is
-// loaded.
-Status open_ccl(const std::string &vendor, std::unique_ptr<Ccl> &out);
+// The library for chips of chip.vendor; chip.simulation, where it is given, decides alone. INVALID_ARGUMENT
+// lists the vendors there are libraries for; NOT_SUPPORTED says which file was looked for and how to get it.
+// address: numeric, of this process, which the job's other ranks reach. May block: the library is loaded.
+Status open_ccl(const dicomm_chip &chip, const std::string &address, std::unique_ptr<Ccl> &out);
 // Those vendors.
 std::vector<std::string> ccl_vendors();
 

@@ -12,7 +12,7 @@ Schedule allgather_bruck(const Problem &problem, const Topology &) {
   std::vector<uint64_t> rotated;
   for (int i = 0; i < size; ++i) rotated.push_back(places.count(wrap(rank + i, size)));
   const Blocks held(rotated);
-  schedule.stage_count = held.total();
+  schedule.scratch(Space::stage) = held.total();
 
   const Span own{Space::input, 0, held.count(0)};
   const auto here = bruck(schedule, team, held, {schedule.copy(held.in(Space::stage, 0), own, false)});

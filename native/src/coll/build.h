@@ -51,6 +51,8 @@ inline constexpr int kMostChunks = 16;
 inline int wrap(int rank, int size) { return ((rank % size) + size) % size; }
 
 inline bool always(const Problem &) { return true; }
+inline bool one_island(const Problem &problem) { return problem.libraries == Problem::Libraries::one; }
+inline bool islands(const Problem &problem) { return problem.libraries == Problem::Libraries::several; }
 inline bool even(const Problem &problem) { return !problem.uneven; }
 
 Schedule barrier_dissemination(const Problem &, const Topology &);
@@ -61,30 +63,43 @@ Schedule broadcast_chain(const Problem &, const Topology &);
 Schedule broadcast_scatter_allgather(const Problem &, const Topology &);
 Schedule broadcast_leaders(const Problem &, const Topology &);
 Schedule broadcast_two_level(const Problem &, const Topology &);
+Schedule broadcast_islands(const Problem &, const Topology &);
+Schedule broadcast_library(const Problem &, const Topology &);
 Schedule allreduce_doubling(const Problem &, const Topology &);
 Schedule allreduce_gather_all(const Problem &, const Topology &);
 Schedule allreduce_direct(const Problem &, const Topology &);
 Schedule allreduce_ring(const Problem &, const Topology &);
 Schedule allreduce_leaders(const Problem &, const Topology &);
 Schedule allreduce_two_level(const Problem &, const Topology &);
+Schedule allreduce_islands(const Problem &, const Topology &);
+Schedule allreduce_library(const Problem &, const Topology &);
 Schedule reduce_binomial(const Problem &, const Topology &);
 Schedule reduce_direct(const Problem &, const Topology &);
 Schedule reduce_leaders(const Problem &, const Topology &);
 Schedule reduce_two_level(const Problem &, const Topology &);
+Schedule reduce_islands(const Problem &, const Topology &);
+Schedule reduce_library(const Problem &, const Topology &);
 Schedule allgather_bruck(const Problem &, const Topology &);
 Schedule allgather_direct(const Problem &, const Topology &);
 Schedule allgather_ring(const Problem &, const Topology &);
 Schedule allgather_leaders(const Problem &, const Topology &);
 Schedule allgather_two_level(const Problem &, const Topology &);
+Schedule allgather_islands(const Problem &, const Topology &);
+Schedule allgather_library(const Problem &, const Topology &);
 Schedule reduce_scatter_direct(const Problem &, const Topology &);
 Schedule reduce_scatter_ring(const Problem &, const Topology &);
 Schedule reduce_scatter_leaders(const Problem &, const Topology &);
 Schedule reduce_scatter_two_level(const Problem &, const Topology &);
+Schedule reduce_scatter_islands(const Problem &, const Topology &);
+Schedule reduce_scatter_library(const Problem &, const Topology &);
 Schedule alltoall_direct(const Problem &, const Topology &);
 Schedule alltoall_pairwise(const Problem &, const Topology &);
+Schedule alltoall_library(const Problem &, const Topology &);
 Schedule gather_binomial(const Problem &, const Topology &);
 Schedule gather_direct(const Problem &, const Topology &);
+Schedule gather_library(const Problem &, const Topology &);
 Schedule scatter_binomial(const Problem &, const Topology &);
 Schedule scatter_direct(const Problem &, const Topology &);
+Schedule scatter_library(const Problem &, const Topology &);
 
 }  // namespace dicomm::coll

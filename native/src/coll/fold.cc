@@ -7,7 +7,7 @@ Slots::Slot Slots::take(uint64_t count) {
   turn_ = (turn_ + 1) % most_;
   if (i == places_.size()) {
     places_.reserve(most_);
-    uint64_t &total = space_ == Space::acc ? schedule_.acc_count : schedule_.stage_count;
+    uint64_t &total = schedule_.scratch(space_);
     places_.push_back({total, Schedule::kNone});
     total += room_;
   }
@@ -18,6 +18,13 @@ Slots::Slot Slots::take(uint64_t count) {
 Operand Slots::receive(int peer, uint64_t count) {
   const Slot slot = take(count);
   return {slot.span, schedule_.recv(peer, slot.span, {slot.used}), &slot.used};
+}
+
+Operand Slots::fetch(const Operand &from) {
+  const Slot slot = take(from.span.count);
+  slot.used = schedule_.to_host(slot.span, from.span, {from.ready, slot.used});
+  if (from.used != nullptr) *from.used = slot.used;
+  return {slot.span, slot.used, &slot.used};
 }
 
 void Fold::add(const Operand &operand) {

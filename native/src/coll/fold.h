@@ -30,8 +30,11 @@ class Slots {
     uint32_t &used;  // when taken: after this step it may be filled; then as in Operand
   };
   Slot take(uint64_t count);
+  uint64_t room() const { return room_; }
   // Receives into the next slot.
   Operand receive(int peer, uint64_t count);
+  // Fills the next slot from the chip.
+  Operand fetch(const Operand &from);
 
  private:
   struct Place {

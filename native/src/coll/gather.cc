@@ -43,7 +43,7 @@ Schedule gather_binomial(const Problem &problem, const Topology &) {
   const auto staged = [&](int first, int n) {
     return Span{Space::stage, order.offset(first) - order.offset(v), order.range(first, n)};
   };
-  schedule.stage_count = order.range(v, subtree);
+  schedule.scratch(Space::stage) = order.range(v, subtree);
   Schedule::After here;
   if (v == 0) {
     schedule.copy(places.in(Space::output, root), own, false);

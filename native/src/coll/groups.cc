@@ -21,7 +21,8 @@ uint64_t begin_of(uint64_t count, uint64_t parts, uint64_t i) {
 
 }  // namespace
 
-Groups::Groups(std::vector<int> group_of_rank) : of_(std::move(group_of_rank)) {
+Groups::Groups(std::vector<int> group_of_rank, std::vector<bool> by_library)
+    : of_(std::move(group_of_rank)), by_library_(std::move(by_library)) {
   for (size_t rank = 0; rank < of_.size(); ++rank) {
     const size_t group = static_cast<size_t>(of_[rank]);
     if (group >= members_.size()) members_.resize(group + 1);
@@ -39,6 +40,23 @@ Groups hosts_of(const Topology &topology) {
   std::vector<int> group_of_rank;
   for (const RankInfo &rank : topology.ranks) group_of_rank.push_back(rank.host_index);
   return Groups(std::move(group_of_rank));
+}
+
+Groups islands_of(const Topology &topology) {
+  std::vector<std::pair<int, int>> places;  // island, or host
+  std::vector<int> sizes(static_cast<size_t>(topology.islands()));
+  for (const RankInfo &rank : topology.ranks) ++sizes[static_cast<size_t>(rank.island_index)];
+  std::vector<bool> by_library;
+  for (const RankInfo &rank : topology.ranks) {
+    const bool library = !rank.chip.library.empty();
+    places.emplace_back(library ? rank.island_index : -1, library ? -1 : rank.host_index);
+  }
+  const std::vector<int> group_of_rank = number_in_order(places);
+  for (size_t r = 0; r < places.size(); ++r) {
+    if (group_of_rank[r] < static_cast<int>(by_library.size())) continue;
+    by_library.push_back(places[r].first >= 0 && sizes[static_cast<size_t>(places[r].first)] > 1);
+  }
+  return Groups(group_of_rank, by_library);
 }
 
 Groups one_group(int ranks) { return Groups(std::vector<int>(static_cast<size_t>(ranks), 0)); }

@@ -1,8 +1,9 @@
 // Who works together, and on what: ranks in groups, elements in pieces. Pure.
 //
-// A group is a set of ranks between which moving data is cheap: the ranks of a host. Algorithms on two levels
-// cut the buffer into pieces. For every piece one rank per group, its driver, speaks for the group: only
-// drivers send to other groups, and the drivers of successive pieces are different ranks.
+// A group is a set of ranks between which moving data is cheap: the ranks of a host, or those of an island,
+// whose vendor's library moves it. Algorithms on two levels cut the buffer into pieces. For every piece one
+// rank per group, its driver, speaks for the group: only drivers send to other groups, and the drivers of
+// successive pieces are different ranks.
 #pragma once
 
 #include <vector>
@@ -13,19 +14,29 @@ namespace dicomm::coll {
 
 class Groups {
  public:
-  // group_of_rank: numbers from 0, none left out.
-  explicit Groups(std::vector<int> group_of_rank);
+  // group_of_rank: numbers from 0, none left out. by_library: the groups in which a vendor's library moves
+  // data.
+  explicit Groups(std::vector<int> group_of_rank, std::vector<bool> by_library = {});
   int size() const { return static_cast<int>(members_.size()); }
   int of(int rank) const { return of_[static_cast<size_t>(rank)]; }
   const std::vector<int> &members(int group) const { return members_[static_cast<size_t>(group)]; }
   int largest() const;  // ranks of the largest group
+  bool by_library(int group) const {
+    return group < static_cast<int>(by_library_.size()) && by_library_[static_cast<size_t>(group)];
+  }
+  bool any_by_library() const {
+    return std::find(by_library_.begin(), by_library_.end(), true) != by_library_.end();
+  }
 
  private:
   std::vector<int> of_;
   std::vector<std::vector<int>> members_;  // in rank order
+  std::vector<bool> by_library_;
 };
 
 Groups hosts_of(const Topology &topology);
+// Islands that have a library, and what is left by host.
+Groups islands_of(const Topology &topology);
 Groups one_group(int ranks);
 
 struct Piece {

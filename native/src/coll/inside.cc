@@ -12,15 +12,43 @@ size_t slots_of(const Groups &groups, int rank) {
   return std::clamp<size_t>(each * others, 2 * each, 32);
 }
 
+// By library: pieces that one rank has under way from its chip. No fewer than the library runs ahead (Lag).
+constexpr size_t kConverted = 4, kSummed = 8;
+
 }  // namespace
 
-Inside::Inside(Schedule &schedule, const Groups &groups, int rank, uint64_t room)
+Inside::Inside(Schedule &schedule, const Groups &groups, int rank, uint64_t room, bool convert)
     : schedule_(schedule),
       groups_(groups),
       rank_(rank),
-      arrived_(schedule, Space::stage, room, slots_of(groups, rank)) {}
+      convert_(convert),
+      arrived_(schedule, Space::stage, room, slots_of(groups, rank)),
+      converted_(schedule, Space::chip_acc, room, kConverted),
+      summed_(schedule, Space::chip_acc, room, kSummed),
+      fetched_(schedule, Space::acc, room, kSummed) {}
+
+void Inside::collect_by_library(Span input, int at, Fold &fold, uint32_t &read) {
+  Operand mine{input, Schedule::kNone, &read};
+  if (convert_) {
+    const Slots::Slot slot = converted_.take(input.count);
+    read = schedule_.copy(slot.span, input, false, {slot.used});
+    mine = {slot.span, read, &slot.used};
+  }
+  if (rank_ != at) {
+    *mine.used = schedule_.ccl(CclCall::reduce, at, {Space::chip_acc, 0, 0}, mine.span, {mine.ready});
+    return;
+  }
+  const Slots::Slot slot = summed_.take(input.count);
+  slot.used = schedule_.ccl(CclCall::reduce, at, slot.span, mine.span, {mine.ready, slot.used});
+  *mine.used = slot.used;
+  fold.add(fetched_.fetch({slot.span, slot.used, &slot.used}));
+}
 
 void Inside::collect(int group, Span input, int at, Fold &fold, uint32_t &read) {
+  if (groups_.by_library(group)) {
+    if (groups_.of(rank_) == group) collect_by_library(input, at, fold, read);
+    return;
+  }
   if (rank_ != at) {
     if (groups_.of(rank_) == group) read = schedule_.send(at, input);
     return;
@@ -34,11 +62,16 @@ void Inside::collect(int group, Span input, int at, Fold &fold, uint32_t &read) 
   }
 }
 
-void Inside::spread(int group, Span source, Span target, int at, uint32_t ready, uint32_t free, int except) {
-  if (groups_.of(rank_) != group) return;
+uint32_t Inside::spread(int group, Span source, Span target, int at, uint32_t ready, uint32_t free,
+                        int except) {
+  if (groups_.of(rank_) != group) return Schedule::kNone;
+  if (groups_.by_library(group)) {
+    const bool gives = rank_ == at;
+    return schedule_.ccl(CclCall::broadcast, at, gives ? Span{target.space, 0, 0} : target,
+                         gives ? source : Span{target.space, 0, 0}, {gives ? ready : free});
+  }
   if (rank_ != at) {
-    if (rank_ != except) schedule_.recv(at, target, {free});
-    return;
+    return rank_ == except ? Schedule::kNone : schedule_.recv(at, target, {free});
   }
   const std::vector<int> &members = groups_.members(group);
   const size_t self = static_cast<size_t>(std::find(members.begin(), members.end(), at) - members.begin());
@@ -46,6 +79,7 @@ void Inside::spread(int group, Span source, Span target, int at, uint32_t ready,
     const int member = members[(self + i) % members.size()];
     if (member != except) schedule_.send(member, source, {ready});
   }
+  return ready;
 }
 
 }  // namespace dicomm::coll

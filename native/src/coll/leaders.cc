@@ -103,8 +103,8 @@ Schedule reduce_scatter_leaders(const Problem &problem, const Topology &topology
     schedule.recv(levels.inside.rank(0), output, {own.sent});
     return schedule;
   }
-  const Span sums{Space::acc, schedule.acc_count, blocks.total()};
-  schedule.acc_count += blocks.total();
+  const Span sums{Space::acc, schedule.scratch(Space::acc), blocks.total()};
+  schedule.scratch(Space::acc) += blocks.total();
   const uint32_t here = doubling(schedule, levels.across, levels.alone, own.sum, sums, false);
   for (const int member : levels.inside.ranks) {
     const Span sum = part(sums, blocks.offset(member), blocks.count(member));
@@ -112,8 +112,8 @@ Schedule reduce_scatter_leaders(const Problem &problem, const Topology &topology
       schedule.copy(output, sum, true, {here});
       continue;
     }
-    const Span result{Space::stage, schedule.stage_count, sum.count};
-    schedule.stage_count += sum.count;
+    const Span result{Space::stage, schedule.scratch(Space::stage), sum.count};
+    schedule.scratch(Space::stage) += sum.count;
     schedule.send(member, result, {schedule.copy(result, sum, true, {here})});
   }
   return schedule;
@@ -137,7 +137,7 @@ Schedule allgather_leaders(const Problem &problem, const Topology &topology) {
     of_group.push_back(count);
   }
   const Span all{Space::stage, 0, places.total()};
-  schedule.stage_count = all.count;
+  schedule.scratch(Space::stage) = all.count;
   const Span own{Space::input, 0, places.count(problem.rank)};
   const int leader = levels.inside.rank(0);
   Schedule::After here;

@@ -41,7 +41,7 @@ Schedule scatter_binomial(const Problem &problem, const Topology &) {
     schedule.recv(rank_of(v - mask), own);
     return schedule;
   }
-  schedule.stage_count = order.range(v, subtree);
+  schedule.scratch(Space::stage) = order.range(v, subtree);
   uint32_t here = Schedule::kNone;
   if (v != 0) here = schedule.recv(rank_of(v - mask), staged(v, subtree));
   for (int m = mask / 2; m > 0; m /= 2) {  // the largest subtree first

@@ -1,5 +1,6 @@
 #include "coll/schedule.h"
 
+#include <algorithm>
 #include <numeric>
 #include <sstream>
 
@@ -50,6 +51,55 @@ uint32_t Schedule::reduce(Span dst, Span a, Span b, bool finish, const After &af
   return append(step, after);
 }
 
+uint32_t Schedule::to_host(Span dst, Span a, const After &after) {
+  Step step;
+  step.kind = StepKind::to_host;
+  step.dst = dst;
+  step.a = a;
+  return append(step, after);
+}
+
+uint32_t Schedule::to_chip(Span dst, Span a, const After &after) {
+  Step step;
+  step.kind = StepKind::to_chip;
+  step.dst = dst;
+  step.a = a;
+  return append(step, after);
+}
+
+uint32_t Schedule::encode(Span wire, Span a, uint64_t at, const After &after) {
+  scratch(Space::residual) = std::max(scratch(Space::residual), at + a.count);
+  Step step;
+  step.kind = StepKind::encode;
+  step.dst = wire;
+  step.a = a;
+  step.b = {Space::residual, at, a.count};
+  return append(step, after);
+}
+
+uint32_t Schedule::decode(Span dst, Span wire, const After &after) {
+  Step step;
+  step.kind = StepKind::decode;
+  step.dst = dst;
+  step.a = wire;
+  return append(step, after);
+}
+
+uint32_t Schedule::ccl(CclCall call, int peer, Span dst, Span a, const After &after) {
+  Step step;
+  step.kind = StepKind::ccl;
+  step.call = call;
+  step.peer = peer;
+  step.dst = dst;
+  step.a = a;
+  return append(step, after);
+}
+
+uint32_t Schedule::join(const After &after) {
+  if (after.size() == 1) return after.front();
+  return copy({Space::stage, 0, 0}, {Space::stage, 0, 0}, false, after);
+}
+
 Schedule::Dependents Schedule::dependents() const {
   Dependents found;
   found.first.assign(steps.size() + 1, 0);
@@ -68,17 +118,16 @@ Schedule::Dependents Schedule::dependents() const {
 namespace {
 
 const char *space_name(Space space) {
-  switch (space) {
-    case Space::input:
-      return "input";
-    case Space::output:
-      return "output";
-    case Space::acc:
-      return "acc";
-    case Space::stage:
-      return "stage";
-  }
-  return "?";
+  static constexpr const char *kNames[kSpaces] = {"input",    "output",     "acc",        "stage",
+                                                  "chip_acc", "chip_stage", "host_input", "host_output",
+                                                  "wire",     "residual"};
+  return kNames[static_cast<size_t>(space)];
+}
+
+const char *call_name(CclCall call) {
+  static constexpr const char *kNames[] = {"reduce", "broadcast", "allreduce", "allgather", "reduce_scatter",
+                                           "begin",  "send",      "recv",      "end"};
+  return kNames[static_cast<size_t>(call)];
 }
 
 std::ostream &operator<<(std::ostream &out, const Span &span) {
@@ -104,6 +153,22 @@ std::string Schedule::describe() const {
         break;
       case StepKind::reduce:
         out << "reduce " << step.dst << " = " << step.a << " op " << step.b;
+        break;
+      case StepKind::to_host:
+        out << "to host " << step.dst << " = " << step.a;
+        break;
+      case StepKind::to_chip:
+        out << "to chip " << step.dst << " = " << step.a;
+        break;
+      case StepKind::encode:
+        out << "encode " << step.dst << " = " << step.a << " and " << step.b;
+        break;
+      case StepKind::decode:
+        out << "decode " << step.dst << " = " << step.a;
+        break;
+      case StepKind::ccl:
+        out << "island " << call_name(step.call) << ' ' << step.dst << " = " << step.a;
+        if (step.peer >= 0) out << ", rank " << step.peer;
         break;
     }
     if (step.finish) out << ", finish";

@@ -27,10 +27,10 @@ ReducedShards reduce_shards_ring(Schedule &schedule, const Problem &problem, con
   // a slot, whatever the shard's size.
   const uint64_t room = Blocks(shards.largest(), out.chunks).largest();
   const uint64_t slot_size = room * static_cast<uint64_t>(out.chunks);
-  const uint64_t stage_base = schedule.stage_count;
-  const uint64_t acc_base = schedule.acc_count;
-  schedule.stage_count += slot_size;
-  if (size > 2) schedule.acc_count += 2 * slot_size;
+  const uint64_t stage_base = schedule.scratch(Space::stage);
+  const uint64_t acc_base = schedule.scratch(Space::acc);
+  schedule.scratch(Space::stage) += slot_size;
+  if (size > 2) schedule.scratch(Space::acc) += 2 * slot_size;
 
   const size_t chunks = static_cast<size_t>(out.chunks);
   std::vector<uint32_t> reduced(chunks, Schedule::kNone);  // last round's result

@@ -20,7 +20,7 @@ std::vector<int> children_of(int place, int size) {
 bool is_raw(const Raw &raw, int place) { return raw.empty() || raw[static_cast<size_t>(place)]; }
 
 Span scratch(Schedule &schedule, Space space, uint64_t count) {
-  uint64_t &total = space == Space::acc ? schedule.acc_count : schedule.stage_count;
+  uint64_t &total = schedule.scratch(space);
   total += count;
   return {space, total - count, count};
 }

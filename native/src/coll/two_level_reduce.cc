@@ -1,11 +1,12 @@
-// Reductions on two levels: inside each group, then between the groups' drivers. With all ranks in one group
-// they are the flat `direct` ones.
+// Reductions on two levels: inside each group, then between the groups' drivers. Groups are hosts, or islands
+// whose libraries do the inner part; with all ranks in one group they are the flat `direct` ones.
 //
 // All ranks get the same bits. Every piece is reduced on one rank, its owner, first the owner's group in rank
 // order, then the other groups in theirs, and the result copied from there; or two groups exchange their
 // sums, and on both sides the first group's comes first.
 #include "coll/crossing.h"
 #include "coll/inside.h"
+#include "coll/landing.h"
 
 namespace dicomm::coll {
 
@@ -21,9 +22,11 @@ struct Reduction {
   Reduction(const Problem &problem, const Groups &all, const Pieces &pieces)
       : groups(all),
         rank(problem.rank),
-        inside(schedule, all, problem.rank, pieces.largest),
-        inside_leaving(schedule, all, problem.rank, pieces.largest),
+        inside(schedule, all, problem.rank, pieces.largest, problem.widened || problem.scaled),
+        inside_leaving(schedule, all, problem.rank, pieces.largest, problem.widened || problem.scaled),
         crossing(schedule, problem, all, pieces.largest),
+        landing(schedule, all, problem.rank, pieces.largest),
+        lag(all),
         partials(schedule, Space::acc, pieces.largest, partial_slots(all)),
         partials_leaving(schedule, Space::acc, pieces.largest, 2) {}
 
@@ -37,7 +40,7 @@ struct Reduction {
     const int driver = piece.driver(groups, group);
     Fold sum(schedule, partials_leaving);
     inside_leaving.collect(group, input, driver, sum, read);
-    crossing.partial(driver, at, input.count, sum, into);
+    crossing.partial(driver, at, piece.offset, input.count, sum, into);
   }
 
   // The contributions of all groups but `except`, the one of `at` first.
@@ -48,11 +51,30 @@ struct Reduction {
     }
   }
 
+  // The finished sum to `output`, which may be written after `free`.
+  uint32_t end(Fold &sum, Span output, uint32_t free) {
+    const Landing::Place place = landing.take(output, Schedule::kNone);
+    return landing.land(place, output, {sum.end(place.span, true, {place.free}), free});
+  }
+
+  // `output` to this rank's group from its driver `at`, who has it after `here`.
+  void spread(Span output, int at, uint32_t here, uint32_t free) {
+    lag.append(
+        [this, output, at, here, free] { inside.spread(groups.of(rank), output, output, at, here, free); });
+  }
+
+  Schedule done() {
+    lag.finish();
+    return std::move(schedule);
+  }
+
   Schedule schedule;
   const Groups &groups;
   const int rank;
   Inside inside, inside_leaving;
   Crossing crossing;
+  Landing landing;
+  Lag lag;
   Slots partials, partials_leaving;
 };
 
@@ -79,17 +101,19 @@ Schedule allreduce_exchange(const Problem &problem, const Groups &groups) {
     Fold own = r.fold();
     r.inside.collect(group, input, driver, own, read);
     if (problem.rank == driver) {
-      const Operand mine = own.end();
       const int peer = piece.driver(groups, 1 - group);
-      const auto [sent, theirs] = r.crossing.exchange(peer, mine, piece.count);
+      const auto [sent, mine, theirs] = r.crossing.exchange(peer, own.end(), piece.offset);
       Fold sum = r.fold();
       sum.add(group == 0 ? mine : theirs);
       sum.add(group == 0 ? theirs : mine);
-      here = sum.end(output, true, {sent});  // output may be the memory of input
+      const Landing::Place place = r.landing.take(output, sent);  // output may be the memory of input
+      const Schedule::After before =
+          r.landing.on_chip() ? Schedule::After{sent, place.free} : Schedule::After{sent};
+      here = r.landing.land(place, output, {sum.end(place.span, true, before), read});
     }
-    r.inside.spread(group, output, output, driver, here, read);
+    r.spread(output, driver, here, read);
   }
-  return std::move(r.schedule);
+  return r.done();
 }
 
 Schedule allreduce(const Problem &problem, const Groups &groups) {
@@ -103,12 +127,17 @@ Schedule allreduce(const Problem &problem, const Groups &groups) {
     uint32_t read = Schedule::kNone, here = Schedule::kNone;
     Fold sum = r.fold();
     r.contribute_all(piece, input, piece.rank, sum, read);
-    if (me == piece.rank) here = sum.end(output, true);
-    here = r.crossing.spread(piece, output, output, here, read);
-    const int group = groups.of(me);
-    r.inside.spread(group, output, output, piece.driver(groups, group), here, read);
+    const int driver = piece.driver(groups, groups.of(me));
+    if (me == driver) {
+      const Landing::Place place = r.landing.take(output, read);
+      if (me == piece.rank) here = sum.end(place.span, true, {place.free});
+      Schedule::After there = r.crossing.spread(piece, place.span, place.span, here, place.free);
+      there.push_back(read);
+      here = r.landing.land(place, output, there);
+    }
+    r.spread(output, driver, here, read);
   }
-  return std::move(r.schedule);
+  return r.done();
 }
 
 Schedule reduce_scatter(const Problem &problem, const Groups &groups) {
@@ -119,9 +148,9 @@ Schedule reduce_scatter(const Problem &problem, const Groups &groups) {
     uint32_t read = Schedule::kNone;
     Fold sum = r.fold();
     r.contribute_all(piece, {Space::input, piece.offset, piece.count}, piece.rank, sum, read);
-    if (problem.rank == piece.rank) sum.end({Space::output, piece.offset - own, piece.count}, true);
+    if (problem.rank == piece.rank) r.end(sum, {Space::output, piece.offset - own, piece.count}, read);
   }
-  return std::move(r.schedule);
+  return r.done();
 }
 
 // Each piece has one group other than the root's at home, where the other groups' contributions are added up
@@ -147,19 +176,20 @@ Schedule reduce(const Problem &problem, const Groups &groups) {
     } else if (crosses) {
       Fold others = r.fold();
       r.contribute_all(piece, input, piece.rank, others, read, root_group);
-      r.crossing.partial(piece.rank, owner, piece.count, others, sum);
+      r.crossing.partial(piece.rank, owner, piece.offset, piece.count, others, sum);
     }
     if (me == owner && me == problem.root) {
-      sum.end(output, true);
+      r.end(sum, output, read);
     } else if (me == owner) {
       const Slots::Slot slot = finished.take(piece.count);
       const uint32_t here = sum.end(slot.span, true, {slot.used});
       slot.used = r.schedule.send(problem.root, slot.span, {here});
     } else if (me == problem.root) {
-      r.schedule.recv(owner, output, {read});
+      const Landing::Place place = r.landing.take(output, read);
+      r.landing.land(place, output, {r.schedule.recv(owner, place.span, {place.free}), read});
     }
   }
-  return std::move(r.schedule);
+  return r.done();
 }
 
 }  // namespace
@@ -169,6 +199,15 @@ Schedule allreduce_two_level(const Problem &problem, const Topology &topology) {
 }
 Schedule allreduce_direct(const Problem &problem, const Topology &) {
   return allreduce(problem, one_group(problem.size));
+}
+Schedule allreduce_islands(const Problem &problem, const Topology &topology) {
+  return allreduce(problem, islands_of(topology));
+}
+Schedule reduce_islands(const Problem &problem, const Topology &topology) {
+  return reduce(problem, islands_of(topology));
+}
+Schedule reduce_scatter_islands(const Problem &problem, const Topology &topology) {
+  return reduce_scatter(problem, islands_of(topology));
 }
 Schedule reduce_two_level(const Problem &problem, const Topology &topology) {
   return reduce(problem, hosts_of(topology));

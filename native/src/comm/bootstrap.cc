@@ -2,54 +2,18 @@
 
 #include <algorithm>
 #include <bit>
-#include <map>
 
 #include "base/bytes.h"
 #include "base/sha256.h"
+#include "comm/hello.h"
 
 namespace dicomm {
 
 namespace {
 
-constexpr uint32_t kProtocol = 1;
 constexpr int kMaxRanks = 1 << 20;
 // How long after its own deadline rank 0's verdict may still come: it waits as long as the others do.
 constexpr Nanos kGrace = 2 * kSecond;
-
-std::vector<std::byte> hello_record(const Context &context) {
-  const PeerAddress &self = context.self();
-  ByteWriter writer;
-  writer.put(kProtocol).put(uint32_t{DICOMM_ABI_VERSION}).put(self.id).put(uint8_t{context.has_secret()});
-  writer.put(context.has_secret() ? Key{} : self.key).put(self.process).text(self.host).text(self.address);
-  return writer.take();
-}
-
-Status read_hello(const Context &context, int rank, std::span<const std::byte> record, PeerAddress &peer) {
-  ByteReader reader(record);
-  const auto protocol = reader.get<uint32_t>();
-  const auto abi = reader.get<uint32_t>();
-  if (!reader.ok() || protocol != kProtocol || abi != DICOMM_ABI_VERSION) {
-    return Status::make(DICOMM_PROTOCOL, "rank ", rank, " speaks protocol ", protocol, " (ABI ", abi,
-                        ") and this rank protocol ", kProtocol, " (ABI ", DICOMM_ABI_VERSION + 0,
-                        "); install the same dicomm on all hosts");
-  }
-  peer.id = reader.get<ContextId>();
-  const bool keyed = reader.get<uint8_t>() != 0;
-  const Key published = reader.get<Key>();
-  peer.process = reader.get<uint64_t>();
-  peer.host = reader.text();
-  peer.address = reader.text();
-  if (!reader.ok() || !reader.at_end()) {
-    return Status::make(DICOMM_PROTOCOL, "rank ", rank, " published a record that is cut or too long");
-  }
-  if (keyed != context.has_secret()) {
-    return Status::make(DICOMM_INVALID_ARGUMENT, "rank ", rank, " (", peer.host, ") has ", keyed ? "a" : "no",
-                        " job secret and this rank has ", keyed ? "none" : "one",
-                        "; give all ranks the same DICOMM_SECRET or none");
-  }
-  peer.key = context.key_for(peer.id, published);
-  return {};
-}
 
 std::string join(const std::vector<int> &ranks) {
   std::string text;
@@ -78,7 +42,8 @@ class Rendezvous {
         deadline_(deadline) {}
 
   Status run(Communicator::Setup &setup) {
-    DICOMM_TRY(store_.set(key(rank_), hello_record(context_)));
+    const Hello mine{context_.self(), context_.has_secret(), context_.rank_info()};
+    DICOMM_TRY(store_.set(key(rank_), write_hello(mine)));
     std::vector<std::byte> verdict;
     if (rank_ == 0) {
       DICOMM_TRY(collect(verdict));
@@ -146,18 +111,28 @@ class Rendezvous {
       return Status::make(DICOMM_INVALID_ARGUMENT, "rank 0 makes a communicator of ", size,
                           " ranks and this rank one of ", size_);
     }
-    setup.peers.resize(size);
+    std::vector<RankInfo> records;
     for (int r = 0; r < size_; ++r) {
       const std::string record = reader.text();
-      DICOMM_TRY(
-          read_hello(context_, r, std::as_bytes(std::span(record)), setup.peers[static_cast<size_t>(r)]));
+      Hello hello;
+      DICOMM_TRY(read_hello(r, std::as_bytes(std::span(record)), hello));
+      DICOMM_TRY(check_secret(r, hello));
+      hello.address.key = context_.key_for(hello.address.id, hello.address.key);
+      setup.peers.push_back(std::move(hello.address));
+      records.push_back(std::move(hello.info));
     }
     if (setup.peers[static_cast<size_t>(rank_)].id != context_.self().id) {
       return Status::make(DICOMM_INVALID_ARGUMENT, "two processes call themselves rank ", rank_, " under '",
                           prefix_, "'; ranks and key prefixes must be unique");
     }
-    setup.topology = topology_of(setup.peers);
-    return {};
+    return topology_of(setup.peers, std::move(records), setup.topology);
+  }
+
+  Status check_secret(int rank, const Hello &hello) const {
+    if (hello.keyed == context_.has_secret()) return {};
+    return Status::make(DICOMM_INVALID_ARGUMENT, "rank ", rank, " (", hello.address.host, ") has ",
+                        hello.keyed ? "a" : "no", " job secret and this rank has ",
+                        hello.keyed ? "none" : "one", "; give all ranks the same DICOMM_SECRET or none");
   }
 
   Context &context_;
@@ -170,15 +145,13 @@ class Rendezvous {
 
 }  // namespace
 
-Topology topology_of(const std::vector<PeerAddress> &peers) {
-  std::map<std::string, int> numbers;
-  std::vector<int> host_of_rank;
-  for (const PeerAddress &peer : peers) {
-    host_of_rank.push_back(numbers.emplace(place_of(peer), static_cast<int>(numbers.size())).first->second);
-  }
-  Topology topology = topology_of_hosts(host_of_rank);
-  for (size_t r = 0; r < peers.size(); ++r) topology.ranks[r].host = peers[r].host;
-  return topology;
+Status topology_of(const std::vector<PeerAddress> &peers, std::vector<RankInfo> records, Topology &out) {
+  std::vector<std::string> places;
+  for (const PeerAddress &peer : peers) places.push_back(place_of(peer));
+  const std::vector<int> numbers = number_in_order(places);
+  for (size_t r = 0; r < numbers.size(); ++r) records[r].host_index = numbers[r];
+  out.ranks = std::move(records);
+  return form_islands(out);
 }
 
 Status bootstrap(Context &context, Store &store, const std::string &prefix, int rank, int size,

@@ -10,10 +10,12 @@ namespace dicomm {
 
 // Publishes this process under prefix/rank and reads what rank 0 makes of all of them. Fills setup's id,
 // peers and topology. Blocks up to the deadline without the engine lock; TIMED_OUT names the missing ranks.
+// Ranks that do not go together are refused on all of them, by one sentence.
 Status bootstrap(Context &context, Store &store, const std::string &prefix, int rank, int size,
                  Nanos deadline, Communicator::Setup &setup);
 
-// Hosts are the places within which ranks share memory (transport/registry.h).
-Topology topology_of(const std::vector<PeerAddress> &peers);
+// `records` of the same ranks, with their hosts numbered: hosts are the places within which ranks share
+// memory (transport/registry.h). Then islands are formed, which may be refused.
+Status topology_of(const std::vector<PeerAddress> &peers, std::vector<RankInfo> records, Topology &out);
 
 }  // namespace dicomm

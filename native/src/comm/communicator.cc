@@ -11,7 +11,8 @@ Communicator::Communicator(Context &context, Setup setup)
     : context_(context),
       engine_(context.engine()),
       messenger_(context.messenger()),
-      setup_(std::move(setup)) {}
+      setup_(std::move(setup)),
+      libraries_(setup_.topology) {}
 
 Communicator::~Communicator() {
   close();
@@ -45,7 +46,10 @@ Status Communicator::open(Nanos deadline) {
   };
   engine_.drive(lock, deadline, [&] { return !failed_.ok() || met(); });
   if (!failed_.ok()) return failed_;
-  if (met()) return {};
+  if (met()) {
+    lock.unlock();
+    return join_island(deadline);
+  }
   std::string missing;
   for (const int peer : neighbours()) {
     if (!hellos_.contains(peer)) missing += (missing.empty() ? "" : " and ") + describe_rank(peer);
@@ -70,12 +74,15 @@ Status Communicator::start(const dicomm_op &op, Request *&out) {
 
 Status Communicator::start_point_to_point(const dicomm_op &op, Nanos timeout, Request *&out) {
   BlockList blocks;
-  DICOMM_TRY(plan_point_to_point(op, size(), blocks));
+  bool on_chip = false;
+  DICOMM_TRY(plan_point_to_point(op, size(), context_.chip(), blocks, on_chip));
+  if (on_chip) DICOMM_TRY(context_.chip()->follow(op.stream, nullptr));
   auto lock = engine_.lock();
   DICOMM_TRY(failed_);
-  auto *request = PointToPoint::make({engine_, messenger_, *channel_, context_.scratch(), pair_spares_},
-                                     static_cast<dicomm_opcode>(op.opcode), op.peer, op.tag,
-                                     static_cast<dicomm_dtype>(op.dtype), std::move(blocks));
+  auto *request = PointToPoint::make(
+      {engine_, messenger_, *channel_, context_.scratch(), pair_spares_, context_.chip(), on_chip},
+      static_cast<dicomm_opcode>(op.opcode), op.peer, op.tag, static_cast<dicomm_dtype>(op.dtype),
+      std::move(blocks));
   out = request;
   launch(*request, timeout);
   request->start();
@@ -85,8 +92,12 @@ Status Communicator::start_point_to_point(const dicomm_op &op, Nanos timeout, Re
 
 Status Communicator::start_collective(const dicomm_op &op, Nanos timeout, Request *&out) {
   Collective::Plan plan;
-  DICOMM_TRY(plan_collective(op, setup_.topology, rules_, rank(), programs_, plan));
-  if (op.opcode == DICOMM_BROADCAST && !plan.input.empty()) {
+  DICOMM_TRY(plan_collective(
+      op, {setup_.topology, rules_, libraries_, rank(), context_.chip(), setup_.wire, programs_}, plan));
+  const bool on_chip = plan.program->schedule.on_chip;
+  if (on_chip) {
+    Collective::take_chip_memory(*context_.chip(), plan);
+  } else if (op.opcode == DICOMM_BROADCAST && !plan.input.empty()) {
     // The schedules know one buffer; the root's separate input goes there first.
     const Scratch copy = context_.scratch().take(plan.input.bytes());
     plan.input.pack(copy.get());
@@ -96,9 +107,14 @@ Status Communicator::start_collective(const dicomm_op &op, Nanos timeout, Reques
   auto lock = engine_.lock();
   DICOMM_TRY(failed_);
   plan.seq = next_seq_;
+  if (plan.wire) {
+    plan.residual =
+        residuals_.of(plan.input.base(), op.opcode, plan.program->schedule.scratch(Space::residual));
+  }
   const Fingerprint mine = plan.fingerprint;
-  auto *request =
-      Collective::make({engine_, messenger_, *channel_, *this, context_.scratch()}, std::move(plan));
+  auto *request = Collective::make(
+      {engine_, messenger_, *channel_, *this, context_.scratch(), context_.chip(), lane_.get()},
+      std::move(plan));
   out = request;
   launch(*request, timeout);
   history_[static_cast<size_t>(next_seq_ % kHistory)] = mine;
@@ -136,6 +152,10 @@ void Communicator::check_ahead(int64_t seq, const Fingerprint &mine) {
 void Communicator::probe() {
   probing_ = false;
   if (!failed_.ok()) return;
+  if (lane_) {
+    const Status noticed = lane_->async_error();
+    if (!noticed.ok()) return fail(noticed);
+  }
   bool again = false;
   for (Request *request : engine_.active(this)) {
     if (auto *collective = dynamic_cast<Collective *>(request)) {
@@ -251,6 +271,7 @@ void Communicator::fail(const Status &why) {
 
 void Communicator::end(const Status &why) {
   if (failed_.ok()) failed_ = why;
+  if (lane_) lane_->abort();
   for (Request *request : engine_.active(this)) {
     if (!request->done()) request->fail(why);
     request->release();
@@ -260,6 +281,7 @@ void Communicator::end(const Status &why) {
 void Communicator::leave(const Status &why) {
   const auto active = engine_.active(this);
   for (Request *request : active) request->release();
+  left_well_ = active.empty() && failed_.ok();
   if (!active.empty()) fail(why);  // the others must not wait for what this rank has not finished
   if (failed_.ok()) failed_ = why;
   Wire wire;
@@ -283,6 +305,10 @@ void Communicator::abort(const std::string &reason) {
   engine_.settle();
 }
 
+void Communicator::close_lane() {
+  if (lane_) lane_->close(left_well_, kLaneGoodbye);
+}
+
 void Communicator::close() {
   if (channel_ == nullptr || context_.closed()) return;
   auto lock = engine_.lock();
@@ -294,6 +320,18 @@ void Communicator::close() {
   leave(Status::make(DICOMM_ABORTED, describe_rank(rank()), " closed the communicator"));
   if (probing_) engine_.reactor().cancel(probe_timer_);
   context_.remove(*this);
+  engine_.settle();
+  if (lane_) {
+    lock.unlock();
+    close_lane();
+    lock.lock();
+    // What the chip had under way has ended, or is given up.
+    engine_.drive(lock, deadline_after(kLaneGoodbye), [&] {
+      const auto active = engine_.active(this);
+      for (Request *request : active) request->release();
+      return active.empty();
+    });
+  }
   messenger_.detach(*channel_);
   channel_ = nullptr;
   engine_.settle();

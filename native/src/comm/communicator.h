@@ -14,8 +14,10 @@
 #include <vector>
 
 #include "comm/context.h"
+#include "comm/residuals.h"
 #include "exec/collective.h"
 #include "exec/point_to_point.h"
+#include "path/libraries.h"
 #include "path/rules.h"
 #include "topology/topology.h"
 
@@ -30,6 +32,7 @@ class Communicator final : private ChannelOwner, private CollectiveOwner {
     Topology topology;
     std::string name;
     std::string algorithms;  // user rules
+    std::optional<dicomm_dtype> wire;
     Nanos timeout = 0;
   };
 
@@ -48,6 +51,8 @@ class Communicator final : private ChannelOwner, private CollectiveOwner {
   void close();
   // Lock held: fails what is active, with a word to the peers, and says goodbye to them.
   void leave(const Status &why);
+  // Ends what runs on the chip. Without the lock; after leave().
+  void close_lane();
   std::string info();  // JSON
 
   Context &context() { return context_; }
@@ -57,7 +62,11 @@ class Communicator final : private ChannelOwner, private CollectiveOwner {
  private:
   static constexpr int64_t kHistory = 256;
   static constexpr Nanos kProbeAfter = 300 * kMillisecond;
+  static constexpr Nanos kLaneGoodbye = 2 * kSecond;
 
+  Status join_island(Nanos deadline);
+  Status share_id(const std::vector<int> &members, Ccl &ccl, Nanos timeout, CclId &id);
+  Status finish(const dicomm_op &op, uint64_t *bytes = nullptr);
   Status start_point_to_point(const dicomm_op &op, Nanos timeout, Request *&out);
   Status start_collective(const dicomm_op &op, Nanos timeout, Request *&out);
   void check_ahead(int64_t seq, const Fingerprint &mine);
@@ -83,8 +92,11 @@ class Communicator final : private ChannelOwner, private CollectiveOwner {
   Messenger &messenger_;
   Setup setup_;
   Rules rules_;
+  LibrarySet libraries_;
   ProgramCache programs_;
+  Residuals residuals_;
   const std::shared_ptr<Spares<PointToPoint>> pair_spares_ = std::make_shared<Spares<PointToPoint>>();
+  std::unique_ptr<ChipLane> lane_;  // null: the rank has no chip
   Channel *channel_ = nullptr;
   Status failed_;
   std::set<int> hellos_;
@@ -92,7 +104,8 @@ class Communicator final : private ChannelOwner, private CollectiveOwner {
   std::array<Fingerprint, kHistory> history_{};           // by seq modulo kHistory
   std::map<int, std::pair<int64_t, Fingerprint>> ahead_;  // probes for collectives not started here, by rank
   uint64_t splits_ = 0;
-  bool probing_ = false;  // a timer is set
+  bool left_well_ = false;  // nothing was pending nor had failed
+  bool probing_ = false;    // a timer is set
   Reactor::Timer probe_timer_{};
 };
 

@@ -35,9 +35,8 @@ Status Context::open() {
   random_bytes(self_.id);
   random_bytes(self_.key);
   if (has_secret()) self_.key = key_for(self_.id, {});
-  char host[256] = "";
-  gethostname(host, sizeof host - 1);
-  self_.host = host;
+  describe_host(rank_info_);
+  self_.host = rank_info_.host;
   self_.process = static_cast<uint64_t>(getpid());
   DICOMM_TRY(engine_.start());
   TransportOptions transport;
@@ -47,11 +46,19 @@ Status Context::open() {
   transport.paths = options_.paths;
   transport.sockets_per_peer = options_.sockets_per_peer;
   transport.handshake_timeout = options_.handshake_timeout;
-  auto lock = engine_.lock();
-  DICOMM_TRY(make_transports(engine_.reactor(), messenger_, transport, transports_));
-  messenger_.use(transports_);
-  self_.address = addresses(transports_);
-  return {};
+  {
+    auto lock = engine_.lock();
+    DICOMM_TRY(make_transports(engine_.reactor(), messenger_, transport, transports_));
+    messenger_.use(transports_);
+    self_.address = addresses(transports_);
+  }
+  OpenedChip opened;
+  DICOMM_TRY(open_chip(options_.chip, numeric_address(transports_), opened));
+  rank_info_.chip = std::move(opened.info);
+  ccl_ = std::move(opened.ccl);
+  if (!opened.device) return {};
+  chip_ = std::make_unique<Chip>(engine_, std::move(opened.device));
+  return chip_->open();
 }
 
 Key Context::key_for(const ContextId &id, const Key &published) const {
@@ -72,6 +79,8 @@ void Context::close() {
       return all;
     });
   }
+  for (Communicator *comm : comms_) comm->close_lane();
+  if (chip_) chip_->close(kGoodbye);
   engine_.stop();
   auto lock = engine_.lock();
   transports_.clear();

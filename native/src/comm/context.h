@@ -5,6 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "ccl/ccl.h"
+#include "comm/chip.h"
+#include "exec/chip.h"
 #include "exec/scratch.h"
 #include "p2p/messenger.h"
 #include "progress/engine.h"
@@ -24,6 +27,7 @@ struct ContextOptions {
   uint64_t eager_bytes = 64 << 10;
   Nanos spin = -1;  // -1: kSpin
   Nanos handshake_timeout = 5 * kSecond;
+  ChipOptions chip;
 };
 
 class Context {
@@ -41,6 +45,10 @@ class Context {
   Messenger &messenger() { return messenger_; }
   ScratchPool &scratch() { return *scratch_; }
   const PeerAddress &self() const { return self_; }
+  // What this process says of its host and chip to the ranks it meets.
+  const RankInfo &rank_info() const { return rank_info_; }
+  Chip *chip() { return chip_.get(); }  // null: the host's processors
+  Ccl *ccl() { return ccl_.get(); }     // null: the chip's vendor has none
   const ContextOptions &options() const { return options_; }
   // The key to a peer's listener: from the job's secret, else what the peer published.
   Key key_for(const ContextId &id, const Key &published) const;
@@ -65,7 +73,10 @@ class Context {
   Messenger messenger_;
   const std::shared_ptr<ScratchPool> scratch_ = std::make_shared<ScratchPool>();
   Transports transports_;
+  std::unique_ptr<Chip> chip_;
+  std::unique_ptr<Ccl> ccl_;
   PeerAddress self_;
+  RankInfo rank_info_;
   std::vector<Communicator *> comms_;
   bool forked_ = false;
   bool closed_ = false;

@@ -24,7 +24,7 @@ std::string Communicator::info() {
                 "\", \"rank\": ", rank(), ", \"size\": ", size(), ", \"seq\": ", next_seq_,
                 ", \"timeout_ns\": ", timeout, ", \"hosts\": [", hosts, "], \"host_of_rank\": [",
                 host_of_rank, "], \"failed\": ", failed_.ok() ? "null" : json_string(failed_.message()),
-                ", \"peers\": [", peers, "]}");
+                ", \"peers\": [", peers, "], \"topology\": ", to_json(setup_.topology), "}");
 }
 
 }  // namespace dicomm

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/names.h"
+#include "coll/through_host.h"
 
 namespace dicomm {
 
@@ -169,6 +170,7 @@ Fingerprint fingerprint_of(const dicomm_op &op, const Problem &problem, const Al
   f.reduce = reducing(op.opcode) ? static_cast<uint8_t>(op.reduce) : 0;
   f.root = rooted(op.opcode) ? op.peer : -1;
   f.plan = hash(2166136261u, algorithm.name, std::strlen(algorithm.name));
+  if (problem.wire) f.plan = hash(f.plan, &*problem.wire, sizeof *problem.wire);
   f.count = problem.count;
   if (op.opcode == DICOMM_ALLGATHER || op.opcode == DICOMM_REDUCE_SCATTER) {
     f.plan = hash(f.plan, problem.counts.data(), problem.counts.size() * sizeof problem.counts[0]);
@@ -179,9 +181,32 @@ Fingerprint fingerprint_of(const dicomm_op &op, const Problem &problem, const Al
   return f;
 }
 
+// Where the blocks lie. Without elements they count as the chip's.
+Status find_memory(const dicomm_op &op, const Chip *chip, std::initializer_list<const BlockList *> lists,
+                   bool &on_chip) {
+  on_chip = chip != nullptr;
+  if (!on_chip) return {};
+  uint64_t here = 0, there = 0;
+  bool strided = false;
+  for (const BlockList *list : lists) {
+    strided = strided || list->strided();
+    list->each([&](const std::byte *data, uint64_t, uint64_t) { ++(chip->owns(data) ? there : here); });
+  }
+  on_chip = here == 0;
+  if (here > 0 && there > 0) {
+    return wrong(op, "some blocks are in the memory of the chip and others in the host's; put all in one");
+  }
+  if (on_chip && strided && !chip->unified()) {
+    return Status::make(DICOMM_NOT_SUPPORTED, opcode_name(op.opcode),
+                        ": a buffer on a chip is not one run of elements; make it contiguous");
+  }
+  return {};
+}
+
 }  // namespace
 
-Status plan_point_to_point(const dicomm_op &op, int size, BlockList &blocks) {
+Status plan_point_to_point(const dicomm_op &op, int size, const Chip *chip, BlockList &blocks,
+                           bool &on_chip) {
   if (dicomm_dtype_size(op.dtype) == 0) return wrong(op, concat("unknown dtype ", op.dtype));
   const bool any = op.opcode == DICOMM_RECV && op.peer == DICOMM_ANY_SOURCE;
   if (!any && (op.peer < 0 || op.peer >= size)) {
@@ -191,15 +216,30 @@ Status plan_point_to_point(const dicomm_op &op, int size, BlockList &blocks) {
   DICOMM_TRY(BlockList::from(send ? op.send : op.recv, send ? op.nsend : op.nrecv,
                              dicomm_dtype_size(op.dtype), send ? "send" : "recv", blocks));
   if (!send && blocks.overlaps_itself()) return wrong(op, "recv has elements that share memory");
+  DICOMM_TRY(find_memory(op, chip, {&blocks}, on_chip));
   return one_block(op, blocks, send ? "send" : "recv");
 }
 
-Status plan_collective(const dicomm_op &op, const Topology &topology, const Rules &rules, int rank,
-                       ProgramCache &programs, Collective::Plan &plan) {
+namespace {
+
+std::shared_ptr<const Program> program_for(const Problem &problem, const Planning &planning) {
+  std::shared_ptr<const Program> program = planning.programs.find(problem);
+  if (program) return program;
+  const Algorithm &algorithm = *planning.rules.choose(problem, planning.topology).algorithm;
+  Schedule schedule = algorithm.build(problem, planning.topology);
+  if (problem.on_chip && !schedule.on_chip) schedule = coll::through_host(problem, std::move(schedule));
+  program = Program::compile(algorithm, std::move(schedule));
+  planning.programs.keep(problem, program);
+  return program;
+}
+
+}  // namespace
+
+Status plan_collective(const dicomm_op &op, const Planning &planning, Collective::Plan &plan) {
   Problem problem;
   problem.op = static_cast<dicomm_opcode>(op.opcode);
-  problem.rank = rank;
-  problem.size = topology.size();
+  problem.rank = planning.rank;
+  problem.size = planning.topology.size();
   DICOMM_TRY(check_types(op));
   if (rooted(op.opcode)) {
     if (op.peer < 0 || op.peer >= problem.size) {
@@ -218,12 +258,22 @@ Status plan_collective(const dicomm_op &op, const Topology &topology, const Rule
   DICOMM_TRY(describe(op, plan.input, plan.output, problem));
   if (plan.output.overlaps_itself()) return wrong(op, "recv has elements that share memory");
 
-  plan.program = programs.find(problem);
-  if (!plan.program) {
-    const Algorithm &algorithm = *rules.choose(problem, topology).algorithm;
-    plan.program = Program::compile(algorithm, algorithm.build(problem, topology));
-    programs.keep(problem, plan.program);
+  if (planning.chip != nullptr && op.opcode != DICOMM_BARRIER) {
+    DICOMM_TRY(find_memory(op, planning.chip, {&plan.input, &plan.output}, plan.on_chip));
+    problem.on_chip = plan.on_chip;
+    plan.stream = op.stream;
   }
+  // Ranks without a chip cannot see where the others' buffers are; then all go by the islands there are.
+  if (planning.libraries.any() && (plan.on_chip || planning.libraries.some_without_chip())) {
+    const auto reduce = static_cast<dicomm_reduce>(op.reduce);
+    problem.scaled = reducing(op.opcode) && (reduce == DICOMM_PREMUL_SUM || dtype == DICOMM_BOOL);
+    problem.libraries =
+        planning.libraries.use(problem.op, accumulation_type(dtype), reduce, problem.widened, problem.scaled);
+  }
+  const bool sum = op.reduce == DICOMM_SUM || op.reduce == DICOMM_AVG || op.reduce == DICOMM_PREMUL_SUM;
+  if (reducing(op.opcode) && sum && dtype == DICOMM_FLOAT32) problem.wire = planning.wire;
+  plan.program = program_for(problem, planning);
+  if (plan.program->schedule.scratch(Space::residual) > 0) plan.wire = problem.wire;
   plan.opcode = problem.op;
   plan.reducing = reducing(op.opcode);
   plan.fingerprint = fingerprint_of(op, problem, *plan.program->algorithm);

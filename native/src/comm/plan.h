@@ -3,14 +3,26 @@
 #pragma once
 
 #include "exec/collective.h"
+#include "path/libraries.h"
 #include "path/rules.h"
 
 namespace dicomm {
 
+// What a communicator's operations have in common.
+struct Planning {
+  const Topology &topology;
+  const Rules &rules;
+  const LibrarySet &libraries;
+  int rank;
+  const Chip *chip;                  // null: none
+  std::optional<dicomm_dtype> wire;  // for what crosses of sums of float32
+  ProgramCache &programs;
+};
+
 // INVALID_ARGUMENT or NOT_SUPPORTED with what is wrong; nothing else is looked at before this returns OK.
-Status plan_collective(const dicomm_op &op, const Topology &topology, const Rules &rules, int rank,
-                       ProgramCache &programs, Collective::Plan &plan);
-Status plan_point_to_point(const dicomm_op &op, int size, BlockList &blocks);
+Status plan_collective(const dicomm_op &op, const Planning &planning, Collective::Plan &plan);
+// on_chip: the buffer is the chip's memory.
+Status plan_point_to_point(const dicomm_op &op, int size, const Chip *chip, BlockList &blocks, bool &on_chip);
 // "allreduce(float32, sum, 10 elements)": one rank's call, for mismatch errors.
 std::string describe_call(const Fingerprint &fingerprint);
 

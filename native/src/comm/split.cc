@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "comm/bootstrap.h"
 #include "comm/communicator.h"
 
 namespace dicomm {
@@ -30,6 +29,7 @@ Status Communicator::split(int32_t color, int32_t key, const dicomm_comm_options
   Setup child;
   child.timeout = setup_.timeout;
   child.algorithms = setup_.algorithms;
+  child.wire = setup_.wire;
   Nanos init = child.timeout;
   if (options != nullptr) {
     if (options->timeout_ns != DICOMM_TIMEOUT_DEFAULT) init = child.timeout = options->timeout_ns;
@@ -53,13 +53,7 @@ Status Communicator::split(int32_t color, int32_t key, const dicomm_comm_options
   op.recv = &recv;
   op.nsend = op.nrecv = 1;
   op.timeout_ns = init == kNever ? int64_t{DICOMM_TIMEOUT_NEVER} : init;
-  Request *request = nullptr;
-  DICOMM_TRY(start(op, request));
-  while (engine_.wait(&request, 1, kNever) != WaitEnd::done) {
-  }
-  const Status exchanged = request->status();
-  request->release();
-  DICOMM_TRY(exchanged);
+  DICOMM_TRY(finish(op));
   const uint64_t id = child_id(setup_.id, ++splits_, color);
   if (color < 0) return {};
 
@@ -71,7 +65,7 @@ Status Communicator::split(int32_t color, int32_t key, const dicomm_comm_options
   child.id = id;
   for (const int r : members) child.peers.push_back(setup_.peers[static_cast<size_t>(r)]);
   child.rank = static_cast<int>(std::ranges::find(members, rank()) - members.begin());
-  child.topology = topology_of(child.peers);
+  child.topology = part_of(setup_.topology, members);
   auto made = std::make_unique<Communicator>(context_, std::move(child));
   DICOMM_TRY(made->open(deadline));
   out = std::move(made);

@@ -29,6 +29,7 @@ struct DeviceCapabilities {
   bool reduces = false;         // reduce() and copy_convert() run on the chip
   bool exports_dmabuf = false;  // export_dmabuf()
   bool maps_peers = false;      // processes of one host can open one another's allocations
+  bool unified = false;         // the processors read and write its memory as their own
 };
 
 // A point in a stream's work. Owned by the caller; may be destroyed while it is pending.

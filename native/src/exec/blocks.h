@@ -1,6 +1,7 @@
 // BlockList: an operation's input or output, a list of blocks that a schedule sees as one run of elements.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -32,6 +33,19 @@ class BlockList {
   bool overlaps(const BlockList &other) const;
   // For output: could two of its elements share memory?
   bool overlaps_itself() const;
+  // Some block is not one run of elements.
+  bool strided() const {
+    return std::ranges::any_of(blocks(), [](const Block &block) { return block.layout.has_value(); });
+  }
+  // fn(data, bytes, offset in bytes) for every block that is not empty.
+  template <class Fn>
+  void each(Fn fn) const {
+    uint64_t offset = 0;
+    for (const Block &block : blocks()) {
+      if (block.count > 0) fn(block.data, block.count * element_, offset);
+      offset += block.count * element_;
+    }
+  }
 
  private:
   struct Block {

@@ -3,8 +3,16 @@
 #include <algorithm>
 
 #include "base/names.h"
+#include "device/host/wire_codec.h"
 
 namespace dicomm {
+
+namespace {
+
+// Room per element in the wire space: no encoding takes more, not even of one element.
+constexpr uint64_t kWireRoom = 8;
+
+}  // namespace
 
 Collective *Collective::make(const Place &place, Plan plan) {
   Collective *made = plan.program->spares.take();
@@ -19,7 +27,11 @@ Collective *Collective::make(const Place &place, Plan plan) {
 }
 
 Collective::Collective(const Place &place, const Plan &plan)
-    : Request(plan.opcode, 0), place_(place), sends_(plan.program->sends), receives_(plan.program->receives) {
+    : Request(plan.opcode, 0),
+      place_(place),
+      sends_(plan.program->sends),
+      receives_(plan.program->receives),
+      chip_tasks_(plan.program->chip_tasks + (plan.program->schedule.on_chip ? 1 : 0)) {
   ready_.reserve(plan.program->missing.size());
 }
 
@@ -38,7 +50,14 @@ void Collective::prepare(Plan plan) {
   left_ = missing_.size();
   ready_.clear();
   probed.clear();
-  take_memory();
+  under_way_ = 0;
+  ending_ = {};
+  if (plan_.wire) place_.memory.provide(wire_, plan_.program->schedule.scratch(Space::wire) * kWireRoom);
+  if (on_chip()) {
+    use_chip_memory();
+  } else {
+    take_memory();
+  }
   const auto &steps = plan_.program->schedule.steps;
   for (size_t i = 0; i < steps.size(); ++i) {
     const Step &step = steps[i];
@@ -82,16 +101,18 @@ void Collective::take_memory() {
     plan_.output.pack(packed_output_.get());
     output_ = packed_output_.get();
   }
-  place_.memory.provide(acc_, schedule.acc_count * wide_);
-  place_.memory.provide(stage_, schedule.stage_count * element_);
+  place_.memory.provide(acc_, schedule.scratch(Space::acc) * wide_);
+  place_.memory.provide(stage_, schedule.scratch(Space::stage) * element_);
 }
 
 // The caller may keep the request for long. What is small stays for the next operation.
 void Collective::release_memory() {
+  plan_.chip = {};
   packed_input_ = {};
   packed_output_ = {};
   acc_.trim();
   stage_.trim();
+  wire_.trim();
 }
 
 std::byte *Collective::address(const Span &span) const {
@@ -104,18 +125,31 @@ std::byte *Collective::address(const Span &span) const {
       return acc_.get() + span.offset * wide_;
     case Space::stage:
       return stage_.get() + span.offset * element_;
+    case Space::chip_acc:
+      return plan_.chip.chip_acc.get() + span.offset * wide_;
+    case Space::chip_stage:
+      return plan_.chip.chip_stage.get() + span.offset * element_;
+    case Space::host_input:
+      return plan_.chip.host_input.get() + span.offset * element_;
+    case Space::host_output:
+      return plan_.chip.host_output.get() + span.offset * element_;
+    case Space::wire:
+      return wire_.get() + span.offset * kWireRoom;
+    case Space::residual:
+      return reinterpret_cast<std::byte *>(plan_.residual.get() + span.offset);
   }
   return nullptr;
 }
 
 uint64_t Collective::bytes_of(const Span &span) const {
-  return span.count * (span.space == Space::acc ? wide_ : element_);
+  if (span.space == Space::wire) return encoded_bytes(*plan_.wire, span.count);
+  return span.count * (span.space == Space::acc || span.space == Space::chip_acc ? wide_ : element_);
 }
 
 Form Collective::form(const Span &span) const {
   if (!plan_.reducing) return Form::plain;
-  if (span.space == Space::acc) return Form::wide;
-  return span.space == Space::output ? Form::plain : Form::raw;
+  if (span.space == Space::acc || span.space == Space::chip_acc) return Form::wide;
+  return span.space == Space::output || span.space == Space::host_output ? Form::plain : Form::raw;
 }
 
 void Collective::start() {
@@ -123,14 +157,19 @@ void Collective::start() {
     if (missing_[i] == 0) ready_.push_back(static_cast<uint32_t>(i));
   }
   retain();
-  run();
+  const Status begun = on_chip() ? begin_on_chip() : Status();
+  if (begun.ok()) {
+    run();
+  } else {
+    place_.owner.on_collective_failed(describe(begun));
+  }
   release();
 }
 
 void Collective::run() {
   if (running_) return;
   running_ = true;
-  while (!ready_.empty() && !done()) {
+  while (!ready_.empty() && !done() && ending_.ok()) {
     const uint32_t step = ready_.back();
     ready_.pop_back();
     const std::optional<Status> end = begin(step);
@@ -142,11 +181,13 @@ void Collective::run() {
     settle(step);
   }
   running_ = false;
-  if (left_ == 0 && !done()) finish();
+  if (left_ == 0 && !done() && ending_.ok()) finish();
 }
 
 std::optional<Status> Collective::begin(uint32_t index) {
-  const Step &step = plan_.program->schedule.steps[index];
+  const Schedule &schedule = plan_.program->schedule;
+  const Step &step = schedule.steps[index];
+  if (schedule.in_lane(step)) return begin_chip_step(index);
   switch (step.kind) {
     case StepKind::send:
       return place_.messenger.send(place_.channel, sends_[plan_.program->slot[index]]);
@@ -160,6 +201,18 @@ std::optional<Status> Collective::begin(uint32_t index) {
       reduce_elements(plan_.arithmetic, address(step.dst), form(step.dst), address(step.a), form(step.a),
                       address(step.b), form(step.b), step.a.count, step.finish);
       return Status();
+    case StepKind::encode:
+      encode_elements(*plan_.wire, address(step.dst), reinterpret_cast<const float *>(address(step.a)),
+                      reinterpret_cast<float *>(address(step.b)), step.a.count);
+      return Status();
+    case StepKind::decode:
+      decode_elements(*plan_.wire, reinterpret_cast<float *>(address(step.dst)), address(step.a),
+                      step.a.count);
+      return Status();
+    case StepKind::to_host:
+    case StepKind::to_chip:
+    case StepKind::ccl:
+      return begin_chip_step(index);
   }
   return Status();
 }
@@ -172,7 +225,7 @@ void Collective::settle(uint32_t step) {
 }
 
 void Collective::ended(uint32_t step, const Status &status, int peer) {
-  if (done()) return;
+  if (done() || !ending_.ok()) return;
   if (!status.ok()) {
     place_.owner.on_collective_failed(describe(status.with([&](Failure &f) {
       if (f.peer < 0) f.peer = peer;
@@ -189,15 +242,22 @@ void Collective::on_sent(SendTask &task, const Status &status) { ended(task.inde
 void Collective::on_received(RecvTask &task, const Status &status) { ended(task.index, status, task.peer); }
 
 void Collective::finish() {
+  if (on_chip() && plan_.chip.output) {
+    const Status status = unpack_on_chip();
+    if (!status.ok()) return place_.owner.on_collective_failed(describe(status));
+    if (under_way_ > 0) return;
+  }
   if (packed_output_) plan_.output.unpack(packed_output_.get());
   release_memory();
   place_.engine.complete(*this, {});
 }
 
 void Collective::fail(const Status &why) {
-  if (done()) return;
+  if (done() || !ending_.ok()) return;
   for (SendTask &task : sends_) place_.messenger.cancel(place_.channel, task);
   for (RecvTask &task : receives_) place_.messenger.cancel(place_.channel, task);
+  if (place_.lane != nullptr && under_way_ > 0) under_way_ -= place_.lane->take_back(*this);
+  if (under_way_ > 0) return end_when_idle(describe(why));
   release_memory();
   place_.engine.complete(*this, describe(why));
 }
@@ -235,6 +295,7 @@ bool Collective::needs(int rank, bool gone) const {
 
 std::string Collective::waiting_for() const {
   const std::vector<int> ranks = awaited();
+  if (ranks.empty() && under_way_ > 0) return "waiting for its chip and its island's library";
   if (ranks.empty()) return "while its data was on the way";
   std::string text = "waiting for " + place_.owner.describe_rank(ranks.front());
   if (ranks.size() > 1) text += concat(" and ", ranks.size() - 1, " more");

@@ -6,6 +6,7 @@
 
 #include "device/host/kernels.h"
 #include "exec/blocks.h"
+#include "exec/lane.h"
 #include "exec/program.h"
 #include "exec/scratch.h"
 #include "p2p/messenger.h"
@@ -23,8 +24,15 @@ class CollectiveOwner {
   ~CollectiveOwner() = default;
 };
 
-class Collective final : public Request, private TransferOwner {
+class Collective final : public Request, private TransferOwner, private ChipTaskOwner {
  public:
+  // What a schedule on a chip needs beside the caller's buffers.
+  struct ChipMemory {
+    Scratch input, output;  // on the chip, in one run, where the caller's are not
+    Scratch carried;        // on the host, on the way there and back, where the caller's are the host's
+    Scratch chip_acc, chip_stage;                 // on the chip
+    Scratch acc, stage, host_input, host_output;  // on the host
+  };
   struct Plan {
     dicomm_opcode opcode;
     int64_t seq;
@@ -34,6 +42,11 @@ class Collective final : public Request, private TransferOwner {
     Fingerprint fingerprint;
     BlockList input, output;
     bool stage_input = false;  // input shares memory with output in a way the schedule does not allow for
+    std::optional<dicomm_dtype> wire;   // the encoding of what crosses
+    std::shared_ptr<float[]> residual;  // what it lost before
+    bool on_chip = false;               // the buffers are the chip's memory
+    void *stream = nullptr;             // the work behind which the buffers are filled
+    ChipMemory chip;
   };
   struct Place {  // where it runs; outlives it
     Engine &engine;
@@ -41,7 +54,11 @@ class Collective final : public Request, private TransferOwner {
     Channel &channel;
     CollectiveOwner &owner;
     ScratchPool &memory;
+    Chip *chip = nullptr;  // null: the rank has none
+    ChipLane *lane = nullptr;
   };
+  // Without the engine lock, before make(): what plan.program needs of the chip. Throws std::bad_alloc.
+  static void take_chip_memory(Chip &chip, Plan &plan);
   // A new one, or one that has run the program before. Allocates everything the schedule needs; throws
   // std::bad_alloc.
   static Collective *make(const Place &place, Plan plan);
@@ -72,6 +89,20 @@ class Collective final : public Request, private TransferOwner {
   void take_memory();
   void release_memory();
 
+  // collective_chip.cc
+  bool on_chip() const { return plan_.program->schedule.on_chip; }
+  void use_chip_memory();
+  Status begin_on_chip();
+  Status pack_on_chip();
+  Status join_buffers(Stream &stream);
+  Status unpack_on_chip();
+  std::optional<Status> begin_chip_step(uint32_t step);
+  Status call(const Step &step, Stream &stream, CclGroup &group) const;
+  Status compute(const Step &step, Stream &stream) const;
+  Status run_on_lane(const ChipTask &task, Stream &stream, CclGroup *group) override;
+  void on_chip_done(ChipTask &task, const Status &status) override;
+  void end_when_idle(const Status &why);
+
   std::byte *address(const Span &span) const;
   uint64_t bytes_of(const Span &span) const;
   Form form(const Span &span) const;
@@ -81,7 +112,7 @@ class Collective final : public Request, private TransferOwner {
   Plan plan_;
   std::byte *input_ = nullptr;
   std::byte *output_ = nullptr;
-  Scratch packed_input_, packed_output_, acc_, stage_;
+  Scratch packed_input_, packed_output_, acc_, stage_, wire_;
   size_t element_ = 0, wide_ = 0;
   std::vector<uint32_t> missing_;  // per step: dependencies that have not completed
   std::vector<SendTask> sends_;
@@ -89,6 +120,12 @@ class Collective final : public Request, private TransferOwner {
   std::vector<uint32_t> ready_;
   size_t left_ = 0;
   bool running_ = false;
+
+  static constexpr Nanos kChipPatience = 5 * kSecond;  // for work of a chip that nothing more is heard of
+  std::vector<ChipTask> chip_tasks_;                   // and one more: unpacking
+  size_t under_way_ = 0;                               // chip tasks
+  Status ending_;                                      // how it will have ended when none is
+  Reactor::Timer patience_{};
 };
 
 }  // namespace dicomm

@@ -1,7 +1,10 @@
 // PointToPoint: the Request of one send or receive.
 #pragma once
 
+#include <deque>
+
 #include "exec/blocks.h"
+#include "exec/chip.h"
 #include "exec/scratch.h"
 #include "p2p/messenger.h"
 #include "progress/engine.h"
@@ -9,7 +12,7 @@
 
 namespace dicomm {
 
-class PointToPoint final : public Request, private TransferOwner {
+class PointToPoint final : public Request, private TransferOwner, private ChipTaskOwner {
  public:
   struct Place {  // where it runs; outlives it, but for `spares`, which each request holds
     Engine &engine;
@@ -17,8 +20,12 @@ class PointToPoint final : public Request, private TransferOwner {
     Channel &channel;
     ScratchPool &memory;
     std::shared_ptr<Spares<PointToPoint>> spares;
+    Chip *chip = nullptr;    // the rank's
+    bool on_chip = false;    // the buffer is the chip's memory
+    void *stream = nullptr;  // the work behind which it is filled, or free
   };
-  // `peer` may be ANY_SOURCE for a receive. Throws std::bad_alloc.
+  // `peer` may be ANY_SOURCE for a receive. Throws std::bad_alloc. A buffer on a chip passes through the
+  // host's memory.
   static PointToPoint *make(const Place &place, dicomm_opcode opcode, int peer, uint64_t tag,
                             dicomm_dtype dtype, BlockList blocks);
 
@@ -40,7 +47,16 @@ class PointToPoint final : public Request, private TransferOwner {
 
   void on_sent(SendTask &task, const Status &status) override;
   void on_received(RecvTask &task, const Status &status) override;
+  void on_part(RecvTask &task, uint64_t offset, uint64_t size) override;
+  void fetch();
+  void carry(uint64_t offset, uint64_t size);
   void end(const Status &status);
+  void complete(const Status &status);
+  Status run_on_lane(const ChipTask &, Stream &, CclGroup *) override { return {}; }  // it has no lane
+  void on_chip_done(ChipTask &task, const Status &status) override;
+  // Parts of a long message are copied from and to the chip while others are under way.
+  static constexpr uint64_t kPart = 1 << 20;
+  bool in_parts() const { return on_chip_ && blocks_.contiguous() && bytes > kPart; }
   bool sending() const { return opcode == DICOMM_SEND; }
   Status describe(const Status &why) const;
 
@@ -52,6 +68,12 @@ class PointToPoint final : public Request, private TransferOwner {
   Scratch packed_;
   SendTask send_;
   RecvTask receive_;
+  Chip *chip_ = nullptr;
+  bool on_chip_ = false;
+  std::deque<ChipTask> copies_;   // from or to the chip, in their order; `index` is the size
+  size_t copying_ = 0;            // of them, not done
+  uint64_t carried_ = 0;          // bytes of a receive on their way to the chip
+  std::optional<Status> ending_;  // how it will have ended when the copies have
 };
 
 }  // namespace dicomm

@@ -31,6 +31,8 @@ std::shared_ptr<const Program> Program::compile(const Algorithm &algorithm, Sche
     } else if (step.kind == StepKind::recv) {
       p.slot[i] = p.receives++;
       p.ordinal[i] = received[step.peer]++;
+    } else if (step.kind == StepKind::to_host || step.kind == StepKind::to_chip || p.schedule.in_lane(step)) {
+      p.slot[i] = p.chip_tasks++;
     }
   }
   return program;

@@ -19,10 +19,11 @@ struct Program {
   Schedule schedule;
   std::vector<uint32_t> missing;  // per step: how many steps it waits for
   Schedule::Dependents dependents;
-  std::vector<uint32_t> slot;     // per step: which of the sends or receives it is
+  std::vector<uint32_t> slot;     // per step: which of the sends, receives or tasks of the chip it is
   std::vector<uint64_t> ordinal;  // per step: how many sends to (receives from) this peer come before it
   uint32_t sends = 0;
   uint32_t receives = 0;
+  uint32_t chip_tasks = 0;
   mutable Spares<Collective> spares;  // of operations that ran it
 
   Program();

@@ -22,7 +22,15 @@ std::byte *allocate(uint64_t bytes) {
   return static_cast<std::byte *>(data);
 }
 
+class HostMemory final : public ScratchSource {
+ public:
+  std::byte *allocate(uint64_t bytes) override { return dicomm::allocate(bytes); }
+  void free(std::byte *data) override { std::free(data); }
+};
+
 }  // namespace
+
+ScratchPool::ScratchPool() : source_(std::make_unique<HostMemory>()), pooled_(kPooled) {}
 
 Scratch::~Scratch() {
   if (pool_) {
@@ -33,14 +41,14 @@ Scratch::~Scratch() {
 }
 
 ScratchPool::~ScratchPool() {
-  for (const Idle &memory : idle_) std::free(memory.data);
+  for (const Idle &memory : idle_) source_->free(memory.data);
 }
 
 Scratch ScratchPool::take(uint64_t bytes) {
   Scratch scratch;
   if (bytes == 0) return scratch;
   scratch.capacity_ = bytes;
-  if (bytes >= kPooled) {
+  if (bytes >= pooled_) {
     scratch.pool_ = shared_from_this();
     const std::lock_guard lock(mutex_);
     const auto fits = [&](const Idle &idle) { return idle.capacity >= bytes && idle.capacity / 2 <= bytes; };
@@ -53,19 +61,20 @@ Scratch ScratchPool::take(uint64_t bytes) {
       return scratch;
     }
   }
-  scratch.data_ = allocate(bytes);
+  scratch.data_ = source_->allocate(bytes);
   return scratch;
 }
 
 void ScratchPool::give(Idle memory) {
   // Nothing: its allocation failed. And what alone is more than is kept must not push out the rest.
-  if (memory.data == nullptr || memory.capacity > kKeep) return std::free(memory.data);
+  if (memory.data == nullptr) return;
+  if (memory.capacity > kKeep) return source_->free(memory.data);
   const std::lock_guard lock(mutex_);
   idle_.push_back(memory);
   kept_ += memory.capacity;
   while (kept_ > kKeep) {
     kept_ -= idle_.front().capacity;
-    std::free(idle_.front().data);
+    source_->free(idle_.front().data);
     idle_.erase(idle_.begin());
   }
 }

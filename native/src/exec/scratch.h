@@ -1,5 +1,5 @@
 // Scratch: temporary memory of operations, and the pool that keeps it between them: touching fresh pages for
-// the first time can cost several times what copying through them does.
+// the first time can cost several times what copying through them does, and a vendor's allocation more.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +11,14 @@
 namespace dicomm {
 
 class ScratchPool;
+
+// Where a pool gets its memory; may be called from any thread.
+class ScratchSource {
+ public:
+  virtual ~ScratchSource() = default;
+  virtual std::byte *allocate(uint64_t bytes) = 0;  // throws std::bad_alloc
+  virtual void free(std::byte *data) = 0;
+};
 
 // Uninitialised memory, aligned for vector instructions; goes back to its pool at the end. Empty for 0 bytes.
 class Scratch {
@@ -46,6 +54,9 @@ class Scratch {
 // Safe from any thread. Lives as long as there is Scratch of it.
 class ScratchPool : public std::enable_shared_from_this<ScratchPool> {
  public:
+  ScratchPool();  // of the host's memory
+  // All of it from `source`, of which small pieces cost as much as large ones.
+  explicit ScratchPool(std::unique_ptr<ScratchSource> source) : source_(std::move(source)), pooled_(1) {}
   ~ScratchPool();
   // Throws std::bad_alloc.
   Scratch take(uint64_t bytes);
@@ -65,6 +76,8 @@ class ScratchPool : public std::enable_shared_from_this<ScratchPool> {
   };
   void give(Idle memory);
 
+  const std::unique_ptr<ScratchSource> source_;
+  const uint64_t pooled_;
   std::mutex mutex_;
   std::vector<Idle> idle_;  // oldest first
   uint64_t kept_ = 0;

@@ -15,6 +15,9 @@ Status Program::build(const Algorithm &algorithm, const std::vector<Problem> &pr
   const Status too_long =
       Status::make(DICOMM_NOT_SUPPORTED, "more than ", kMostSteps, " steps on all ranks together");
   const Schedule first = algorithm.build(problems[0], topology);
+  if (first.on_chip) {
+    return Status::make(DICOMM_NOT_SUPPORTED, "the model knows no chips: what a library does is its own");
+  }
   uint64_t steps = first.steps.size() * problems.size();  // as a rule
   if (steps > kMostSteps) {                               // count before filling memory
     steps = 0;

@@ -92,8 +92,8 @@ std::string explain(const Rules &rules, const Question &question, const Topology
   out << "  rounds: " << rounds_text(*rule.algorithm, question, topology) << '\n';
   out << "  rank " << problem.rank << ": sends " << messages << " messages, " << sent << " bytes; receives "
       << received << " bytes; scratch "
-      << schedule.acc_count * (problem.widened ? sizeof(float) : problem.element) +
-             schedule.stage_count * problem.element
+      << schedule.scratch(Space::acc) * (problem.widened ? sizeof(float) : problem.element) +
+             schedule.scratch(Space::stage) * problem.element
       << " bytes\n"
       << "steps of rank " << problem.rank << ":\n"
       << schedule.describe();

@@ -19,8 +19,9 @@ constexpr uint64_t M = uint64_t{1} << 20;
 
 // Small messages cost rounds, large ones bytes. Between hosts both cost most: several ranks per host make
 // their host's part of the way together. Dtypes that accumulate in a wider type keep to the algorithms that
-// move raw inputs: partial results would travel at two or four times the size. Only the first matching row of
-// an op counts; the last one covers everything.
+// move raw inputs: partial results would travel at two or four times the size. Rows of a library apply where
+// one, or one per island, knows the operation. Only the first matching row of an op counts; the last one
+// covers everything.
 struct BuiltIn {
   dicomm_opcode op;
   uint64_t max_bytes;
@@ -28,9 +29,28 @@ struct BuiltIn {
   bool widened_only;
   const char *algorithm;
   int min_hosts = 1;
+  uint64_t min_bytes = 0;
 };
 
+// Below this, starting copies from and to a chip for each step of a library's costs more than it saves.
+constexpr uint64_t kIslands = 128 * K;
+
 constexpr BuiltIn kBuiltIn[] = {
+    {DICOMM_BROADCAST, kAnyBytes, kAnySize, false, "library"},
+    {DICOMM_ALLREDUCE, kAnyBytes, kAnySize, false, "library"},
+    {DICOMM_REDUCE, kAnyBytes, kAnySize, false, "library"},
+    {DICOMM_ALLGATHER, kAnyBytes, kAnySize, false, "library"},
+    {DICOMM_REDUCE_SCATTER, kAnyBytes, kAnySize, false, "library"},
+    {DICOMM_ALLTOALL, kAnyBytes, kAnySize, false, "library"},
+    {DICOMM_GATHER, kAnyBytes, kAnySize, false, "library"},
+    {DICOMM_SCATTER, kAnyBytes, kAnySize, false, "library"},
+
+    {DICOMM_BROADCAST, kAnyBytes, kAnySize, false, "islands", 1, kIslands},
+    {DICOMM_ALLREDUCE, kAnyBytes, kAnySize, false, "islands", 1, kIslands},
+    {DICOMM_REDUCE, kAnyBytes, kAnySize, false, "islands", 1, kIslands},
+    {DICOMM_ALLGATHER, kAnyBytes, kAnySize, false, "islands", 1, kIslands},
+    {DICOMM_REDUCE_SCATTER, kAnyBytes, kAnySize, false, "islands", 1, kIslands},
+
     {DICOMM_BARRIER, kAnyBytes, kAnySize, false, "leaders", 2},
     {DICOMM_BARRIER, kAnyBytes, kAnySize, false, "dissemination"},
 
@@ -187,7 +207,7 @@ bool covers(const Rule &rule, const Problem &problem, int hosts) {
   return rule.op == problem.op && rule.min_bytes <= bytes && bytes <= rule.max_bytes &&
          rule.min_size <= problem.size && problem.size <= rule.max_size &&
          (!rule.widened_only || problem.widened) &&
-         (rule.min_hosts == 1 || (rule.min_hosts <= hosts && hosts < problem.size)) &&
+         (rule.min_hosts == 1 || (rule.min_hosts <= hosts && (hosts < problem.size || problem.wire))) &&
          rule.algorithm->fits(problem);
 }
 
@@ -197,6 +217,7 @@ Rules::Rules() {
   for (const BuiltIn &row : kBuiltIn) {
     Rule rule;
     rule.op = row.op;
+    rule.min_bytes = row.min_bytes;
     rule.max_bytes = row.max_bytes;
     rule.max_size = row.max_size;
     rule.widened_only = row.widened_only;

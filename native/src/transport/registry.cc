@@ -68,6 +68,12 @@ std::string addresses(const Transports &transports) {
   return text;
 }
 
+std::string numeric_address(const Transports &transports) {
+  const std::string all = addresses(transports);
+  const std::string_view line = StreamTransport::line_of(all, "tcp");
+  return std::string(line.substr(0, line.find(' ')));
+}
+
 Transport *choose_transport(const Transports &transports, const PeerAddress &peer) {
   for (const auto &transport : transports)
     if (transport->reaches(peer)) return transport.get();

@@ -27,6 +27,8 @@ using Transports = std::vector<std::unique_ptr<Transport>>;
 Status make_transports(Reactor &reactor, Sink &sink, const TransportOptions &options, Transports &out);
 // PeerAddress::address of this process: a line per transport.
 std::string addresses(const Transports &transports);
+// The numeric address at which other hosts reach this process; "" where there is none.
+std::string numeric_address(const Transports &transports);
 // The first that reaches the peer; null when none does.
 Transport *choose_transport(const Transports &transports, const PeerAddress &peer);
 // Equal for two processes that can share memory: their place for shm, or the name of their host where one of

@@ -9,37 +9,37 @@
 namespace dicomm::nccl {
 
 // X(our name, the vendor's name behind its prefix, value)
-#define DICOMM_NCCL_RESULTS(X)                               \
-  X(success, "Success", 0)                                   \
-  X(device_error, "UnhandledCudaError", 1) /* by any name */ \
-  X(system_error, "SystemError", 2)                          \
-  X(internal_error, "InternalError", 3)                      \
-  X(invalid_argument, "InvalidArgument", 4)                  \
-  X(invalid_usage, "InvalidUsage", 5)                        \
-  X(remote_error, "RemoteError", 6)                          \
-  X(in_progress, "InProgress", 7)                            \
-  X(timeout, "Timeout", 8)
+#define DICOMM_NCCL_RESULTS(X)                             \
+  X(success, Success, 0)                                   \
+  X(device_error, UnhandledCudaError, 1) /* by any name */ \
+  X(system_error, SystemError, 2)                          \
+  X(internal_error, InternalError, 3)                      \
+  X(invalid_argument, InvalidArgument, 4)                  \
+  X(invalid_usage, InvalidUsage, 5)                        \
+  X(remote_error, RemoteError, 6)                          \
+  X(in_progress, InProgress, 7)                            \
+  X(timeout, Timeout, 8)
 
-#define DICOMM_NCCL_DTYPES(X)      \
-  X(int8, "Int8", 0)               \
-  X(uint8, "Uint8", 1)             \
-  X(int32, "Int32", 2)             \
-  X(uint32, "Uint32", 3)           \
-  X(int64, "Int64", 4)             \
-  X(uint64, "Uint64", 5)           \
-  X(float16, "Float16", 6)         \
-  X(float32, "Float32", 7)         \
-  X(float64, "Float64", 8)         \
-  X(bfloat16, "Bfloat16", 9)       \
-  X(float8_e4m3, "Float8e4m3", 10) \
-  X(float8_e5m2, "Float8e5m2", 11)
+#define DICOMM_NCCL_DTYPES(X)    \
+  X(int8, Int8, 0)               \
+  X(uint8, Uint8, 1)             \
+  X(int32, Int32, 2)             \
+  X(uint32, Uint32, 3)           \
+  X(int64, Int64, 4)             \
+  X(uint64, Uint64, 5)           \
+  X(float16, Float16, 6)         \
+  X(float32, Float32, 7)         \
+  X(float64, Float64, 8)         \
+  X(bfloat16, Bfloat16, 9)       \
+  X(float8_e4m3, Float8e4m3, 10) \
+  X(float8_e5m2, Float8e5m2, 11)
 
 #define DICOMM_NCCL_OPS(X) \
-  X(sum, "Sum", 0)         \
-  X(prod, "Prod", 1)       \
-  X(max, "Max", 2)         \
-  X(min, "Min", 3)         \
-  X(avg, "Avg", 4)
+  X(sum, Sum, 0)           \
+  X(prod, Prod, 1)         \
+  X(max, Max, 2)           \
+  X(min, Min, 3)           \
+  X(avg, Avg, 4)
 
 #define DICOMM_NCCL_ENUM(name, foreign, value) name = value,
 enum Result : int { DICOMM_NCCL_RESULTS(DICOMM_NCCL_ENUM) };

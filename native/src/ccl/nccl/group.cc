@@ -39,7 +39,7 @@ void discard(const Library &library, Comm comm) {
 
 Status Group::join(std::shared_ptr<const Library> library, const UniqueId &id, int rank, int size,
                    Device &device, int64_t timeout_ns, std::unique_ptr<CclGroup> &out) {
-  const Nanos deadline = deadline_after(timeout_ns);
+  const Nanos deadline = ccl_deadline(timeout_ns);
   auto comm = std::make_shared<Comm>(nullptr);
   const auto work = [library, comm, id, rank, size, deadline] {
     const int code = start_joining(*library, *comm, id, rank, size);
@@ -71,24 +71,11 @@ Status Group::join(std::shared_ptr<const Library> library, const UniqueId &id, i
 
 Group::~Group() { abort(kDestructorPatience); }
 
-// Calls the vendor, with the Device current, unless the group has ended; waits until the vendor says that the
-// call is enqueued.
+// Calls the vendor and waits until it says that the call is enqueued.
 template <class Call>
 Status Group::enter(const char *function, Call &&call) {
-  const Gate::Pass pass(gate_);
-  DICOMM_TRY(pass.status());
-  const Status status = device_.with_current(
+  return inside(
       [&] { return library_->settle(comm_, call(), function, kNever, [this] { return gate_.ended(); }); });
-  // What a call returns because the communicator was aborted under it says nothing.
-  return !status.ok() && gate_.ended() ? Gate::refusal() : status;
-}
-
-Status Group::check_collective(int root) const {
-  if (collected_)
-    return Status::make(DICOMM_INVALID_ARGUMENT, "only sends and receives stand between begin and end");
-  if (root < 0 || root >= size_)
-    return Status::make(DICOMM_INVALID_ARGUMENT, "root ", root, " is not a rank of the group of ", size_);
-  return {};
 }
 
 Status Group::broadcast(const void *send, void *recv, uint64_t count, dicomm_dtype dtype, int root,
@@ -96,7 +83,7 @@ Status Group::broadcast(const void *send, void *recv, uint64_t count, dicomm_dty
   DICOMM_TRY(check_collective(root));
   const Wire wire = moving(library_->version, dtype);
   return enter("Broadcast", [&] {
-    return library_->call.Broadcast(rank_ == root ? send : recv, recv, count * wire.elements, wire.dtype,
+    return library_->call.Broadcast(rank() == root ? send : recv, recv, count * wire.elements, wire.dtype,
                                     root, comm_, stream.native());
   });
 }
@@ -169,54 +156,25 @@ Status Group::set_factor(const void *element, dicomm_dtype dtype) {
   return {};
 }
 
-int Group::issue(const Transfer &one) const {
+bool Group::transfers() const { return library_->call.Send != nullptr && library_->call.Recv != nullptr; }
+
+int Group::issue(const CclTransfer &one) const {
+  const Wire wire = moving(library_->version, one.dtype);
+  const size_t count = one.count * wire.elements;
   if (one.send != nullptr)
-    return library_->call.Send(one.send, one.count, one.dtype, one.peer, comm_, one.stream);
-  return library_->call.Recv(one.recv, one.count, one.dtype, one.peer, comm_, one.stream);
+    return library_->call.Send(one.send, count, wire.dtype, one.peer, comm_, one.stream->native());
+  return library_->call.Recv(one.recv, count, wire.dtype, one.peer, comm_, one.stream->native());
 }
 
-Status Group::transfer(const void *send, void *recv, uint64_t count, dicomm_dtype dtype, int peer,
-                       Stream &stream) {
-  if (library_->call.Send == nullptr || library_->call.Recv == nullptr)
-    return Status::make(DICOMM_NOT_SUPPORTED, library_->describe(), " has no send and receive");
-  if (peer < 0 || peer >= size_ || peer == rank_)
-    return Status::make(DICOMM_INVALID_ARGUMENT, "peer ", peer, " is not another rank of the group of ",
-                        size_);
-  if (gate_.ended()) return Gate::refusal();
-  if (count == 0) return {};  // on both sides
-  const Wire wire = moving(library_->version, dtype);
-  const Transfer one = {send, recv, count * wire.elements, wire.dtype, peer, stream.native()};
-  if (collected_) {
-    collected_->push_back(one);
-    return {};
-  }
-  return enter(send != nullptr ? "Send" : "Recv", [&] { return issue(one); });
+Status Group::transfer(const CclTransfer &one) {
+  return enter(one.send != nullptr ? "Send" : "Recv", [&] { return issue(one); });
 }
 
-Status Group::send(const void *data, uint64_t count, dicomm_dtype dtype, int peer, Stream &stream) {
-  return transfer(data, nullptr, count, dtype, peer, stream);
-}
-
-Status Group::recv(void *data, uint64_t count, dicomm_dtype dtype, int peer, Stream &stream) {
-  return transfer(nullptr, data, count, dtype, peer, stream);
-}
-
-Status Group::begin() {
-  if (collected_) return Status::make(DICOMM_INVALID_ARGUMENT, "begin twice without end");
-  if (gate_.ended()) return Gate::refusal();
-  collected_.emplace();
-  return {};
-}
-
-// The vendor's own group is opened and closed here, on one thread: an abort between begin and end leaves
-// nothing of it open.
-Status Group::end() {
-  if (!collected_) return Status::make(DICOMM_INVALID_ARGUMENT, "end without begin");
-  const std::vector<Transfer> transfers = *std::exchange(collected_, std::nullopt);
-  return enter("GroupEnd", [&] {
+Status Group::transfer_together(const std::vector<CclTransfer> &all) {
+  return enter("GroupEnd", [&]() -> int {
     int code = library_->call.GroupStart();
     if (code != success) return code;
-    for (const Transfer &one : transfers) {
+    for (const CclTransfer &one : all) {
       code = issue(one);
       if (code != success && code != in_progress) break;
     }
@@ -249,12 +207,12 @@ void Group::release(Nanos deadline) {
 }
 
 void Group::abort(int64_t timeout_ns) {
-  if (gate_.end()) release(deadline_after(timeout_ns));
+  if (gate_.end()) release(ccl_deadline(timeout_ns));
 }
 
 Status Group::close(int64_t timeout_ns) {
   if (!gate_.end()) return Gate::refusal();
-  const Nanos deadline = deadline_after(timeout_ns);
+  const Nanos deadline = ccl_deadline(timeout_ns);
   const auto work = [library = library_, comm = comm_, deadline, factor = factor_] {
     if (factor) library->call.RedOpDestroy(factor->op, comm);
     if (library->call.CommFinalize != nullptr && library->non_blocking()) {

@@ -43,7 +43,7 @@ class SimDevice final : public Device {
   const char *vendor() const override { return chip_->profile.brand.c_str(); }
   int index() const override { return index_; }
   std::string describe() const override;
-  DeviceCapabilities capabilities() const override { return {.reduces = true}; }
+  DeviceCapabilities capabilities() const override { return {.reduces = true, .unified = true}; }
 
   Status allocate(size_t bytes, std::unique_ptr<Allocation> &out) override;
   Status allocate_pinned(size_t bytes, std::unique_ptr<Allocation> &out) override;

@@ -14,6 +14,8 @@ namespace dicomm {
 
 class StreamTransport : public Transport, private StreamEndpoint::Owner, private Listener::Owner {
  public:
+  // The line of an address that begins with "PATH ", without that; "" when there is none.
+  static std::string_view line_of(const std::string &address, std::string_view transport);
   const char *name() const override { return shared_.path; }
   bool reaches(const PeerAddress &peer) const override;
   Endpoint &endpoint(const PeerAddress &peer) override;
@@ -31,8 +33,6 @@ class StreamTransport : public Transport, private StreamEndpoint::Owner, private
 
   // Where the peer listens, by its PeerAddress::address. CONNECT_FAILED: it is not for this transport.
   virtual Status locate(const PeerAddress &peer, SocketAddress &out) const = 0;
-  // The line of an address that begins with "PATH ", without that; "" when there is none.
-  static std::string_view line_of(const std::string &address, std::string_view transport);
   virtual std::unique_ptr<Connection> connection(Connection::Owner &owner, UniqueFd fd) = 0;
 
   StreamShared shared_;

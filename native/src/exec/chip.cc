@@ -1,0 +1,158 @@
+#include "exec/chip.h"
+
+#include <map>
+#include <new>
+#include <utility>
+
+namespace dicomm {
+
+namespace {
+
+// Allocations by address, for a pool that knows addresses only.
+class DeviceMemory final : public ScratchSource {
+ public:
+  DeviceMemory(Device &device, bool pinned) : device_(device), pinned_(pinned) {}
+
+  std::byte *allocate(uint64_t bytes) override {
+    std::unique_ptr<Allocation> made;
+    const Status status = pinned_ ? device_.allocate_pinned(bytes, made) : device_.allocate(bytes, made);
+    if (!status.ok()) throw std::bad_alloc();
+    auto *data = static_cast<std::byte *>(made->data());
+    const std::lock_guard lock(mutex_);
+    made_.emplace(data, std::move(made));
+    return data;
+  }
+
+  void free(std::byte *data) override {
+    std::unique_ptr<Allocation> gone;  // freeing may block: not under the lock
+    const std::lock_guard lock(mutex_);
+    gone = std::move(made_.extract(data).mapped());
+  }
+
+ private:
+  Device &device_;
+  const bool pinned_;
+  std::mutex mutex_;
+  std::map<std::byte *, std::unique_ptr<Allocation>> made_;
+};
+
+}  // namespace
+
+Chip::Chip(Engine &engine, std::unique_ptr<Device> device)
+    : engine_(engine),
+      device_(std::move(device)),
+      memory_(std::make_shared<ScratchPool>(std::make_unique<DeviceMemory>(*device_, false))),
+      pinned_(std::make_shared<ScratchPool>(std::make_unique<DeviceMemory>(*device_, true))) {}
+
+Chip::~Chip() = default;
+
+Status Chip::open() {
+  DICOMM_TRY(device_->make_stream(out_));
+  DICOMM_TRY(device_->make_stream(in_));
+  auto lock = engine_.lock();
+  engine_.reactor().add(this);
+  return {};
+}
+
+void Chip::close(Nanos timeout) {
+  {
+    auto lock = engine_.lock();
+    engine_.reactor().remove(this);
+  }
+  memory_.reset();
+  pinned_.reset();
+  static_cast<void>(device_->close(timeout));  // what is left is the process's end to clear up
+  out_.reset();
+  in_.reset();
+}
+
+Status Chip::to_host(ChipTask &task, void *host, const void *device, size_t bytes) {
+  DICOMM_TRY(out_->copy_to_host(host, device, bytes));
+  return watch(task, *out_);
+}
+
+Status Chip::to_chip(ChipTask &task, void *device, const void *host, size_t bytes) {
+  DICOMM_TRY(in_->copy_to_device(device, host, bytes));
+  return watch(task, *in_);
+}
+
+Status Chip::follow(Stream &stream) {
+  std::unique_ptr<Event> now;
+  DICOMM_TRY(stream.record(now));
+  DICOMM_TRY(out_->wait(*now));
+  return in_->wait(*now);
+}
+
+Status Chip::follow(void *stream, Stream *lane) {
+  std::unique_ptr<Stream> theirs;
+  DICOMM_TRY(device_->wrap(stream, theirs));
+  std::unique_ptr<Event> now;
+  DICOMM_TRY(theirs->record(now));
+  bool done = false;
+  DICOMM_TRY(now->query(done));
+  if (done) return {};
+  DICOMM_TRY(out_->wait(*now));
+  DICOMM_TRY(in_->wait(*now));
+  return lane == nullptr ? Status() : lane->wait(*now);
+}
+
+Status Chip::watch(ChipTask &task, Stream &stream) {
+  task.chip = this;
+  DICOMM_TRY(stream.record(task.event));
+  return stream.notify(&Chip::notified, &task);
+}
+
+// On a thread of the vendor's, which must not ask the vendor how the work went.
+void Chip::notified(void *task) {
+  auto &done = *static_cast<ChipTask *>(task);
+  done.chip->push(done);
+}
+
+void Chip::report(ChipTask &task, const Status &status) {
+  task.event.reset();
+  task.status = status;
+  push(task);
+}
+
+void Chip::push(ChipTask &task) {
+  bool wake = false;
+  {
+    const std::lock_guard lock(mutex_);
+    task.next = nullptr;
+    *last_done_ = &task;
+    last_done_ = &task.next;
+    wake = std::exchange(asleep_, false);
+  }
+  if (wake) engine_.reactor().kick();
+}
+
+bool Chip::poll() {
+  ChipTask *task = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    asleep_ = false;
+    task = std::exchange(done_, nullptr);
+    last_done_ = &done_;
+  }
+  const bool any = task != nullptr;
+  while (task != nullptr) {
+    ChipTask &done = *task;
+    task = done.next;  // its owner may be gone after the call
+    if (done.event) {
+      bool over = false;
+      done.status = done.event->query(over);
+      done.event.reset();
+    }
+    const Status status = std::exchange(done.status, {});
+    done.owner->on_chip_done(done, status);
+  }
+  return any;
+}
+
+bool Chip::arm() {
+  const std::lock_guard lock(mutex_);
+  asleep_ = done_ == nullptr;
+  return !asleep_;
+}
+
+}  // namespace dicomm
