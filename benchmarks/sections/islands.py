@@ -1,7 +1,7 @@
 """Islands: 2+2 ranks of two simulated brands on two hosts, against the wire between them.
 
-The composition is held against the slower of its parts alone: what must cross the wire, sent over bare sockets,
-and the island's own library doing the inner part.
+The composition is held against the slower of its parts alone: what must cross the wire, sent over bare
+sockets, and the island's own library doing the inner part.
 """
 
 from __future__ import annotations
