@@ -168,7 +168,7 @@ TEST_CASE("what an island needs of host and chip does not grow with the buffer")
         for (const Schedule &schedule : job.schedules) {
           uint64_t elements = 0;
           for (const uint64_t n : schedule.count_of) elements += n;
-          CHECK(4 * elements <= 32 << 20);
+          CHECK(4 * elements <= (widened ? uint64_t{80} : uint64_t{40}) << 20);
         }
       }
     }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/thread.h"
+
 namespace dicomm {
 
 ChipLane::ChipLane(Chip &chip, std::unique_ptr<CclGroup> group, std::vector<int> members)
@@ -15,7 +17,7 @@ ChipLane::~ChipLane() { close(false, kAbort); }
 
 Status ChipLane::open() {
   DICOMM_TRY(chip_.device().make_stream(stream_));
-  thread_ = std::thread([this] { run(); });
+  thread_ = start_thread("dicomm-lane", [this] { run(); });
   return {};
 }
 
@@ -51,7 +53,7 @@ size_t ChipLane::take_back(const ChipTaskOwner &owner) {
 
 void ChipLane::abort() {
   if (!group_ || aborter_.joinable()) return;
-  aborter_ = std::thread([this] { group_->abort(kAbort); });
+  aborter_ = start_thread("dicomm-abort", [this] { group_->abort(kAbort); });
 }
 
 void ChipLane::run() {
