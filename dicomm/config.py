@@ -238,6 +238,13 @@ class Config:
         "Directory of the torch package (it holds `include` and `lib`) the torch plugin is compiled against. "
         "Not set: the torch that is imported.",
     )
+    torch_island_backend: str = _setting(
+        "DICOMM_TORCH_ISLAND_BACKEND",
+        "",
+        "The torch backend that serves the tensors of a device in groups that are one island, such as "
+        "`npu:hccl,cuda:dicomm`; `dicomm` means dicomm itself. Not set: the one that torch, or the vendor's "
+        "package, has for the device, such as `nccl` for `cuda`. Must be the same on all ranks of an island.",
+    )
     cache_dir: str = _setting(
         "DICOMM_CACHE_DIR",
         "",

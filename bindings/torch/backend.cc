@@ -1,5 +1,7 @@
 #include "backend.h"
 
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
 #include "errors.h"
 #include "gil.h"
 #include "store.h"
@@ -14,19 +16,20 @@ int64_t timeout_of(std::chrono::milliseconds timeout) {
 
 void Call::input(const at::Tensor &tensor) {
   check_input(tensor);
-  tensors.push_back(resolved(tensor));
-  send.add(tensors.back());
+  inputs.push_back(resolved(tensor));
 }
 
 void Call::output(const at::Tensor &tensor) {
   check_output(tensor);
-  tensors.push_back(tensor);
-  recv.add(tensor);
+  outputs.push_back(tensor);
 }
 
 Backend::Backend(std::shared_ptr<Process> process, c10::intrusive_ptr<c10d::Store> store, int rank, int size,
                  const Options &options)
-    : c10d::Backend(rank, size), process_(std::move(process)), options_("dicomm", options.timeout) {
+    : c10d::Backend(rank, size),
+      process_(std::move(process)),
+      options_("dicomm", options.timeout),
+      chip_(process_->chip_device()) {
   options_.group_name = options.group_name;
   options_.global_ranks_in_group = options.global_ranks_in_group;
   store = without_device_prefix(store);
@@ -49,6 +52,14 @@ Backend::Backend(std::shared_ptr<Process> process, c10::intrusive_ptr<c10d::Stor
   }
   comm_ = std::make_shared<Comm>(context, handle);
   process_->add(comm_);
+  vendor_.emplace(
+      process_->vendor_backend({.store = c10::make_intrusive<c10d::PrefixStore>(prefix + "/vendor", store),
+                                .rank = rank,
+                                .size = size,
+                                .timeout = options_.timeout,
+                                .name = options_.group_name,
+                                .global_ranks = options_.global_ranks_in_group,
+                                .info = [this] { return comm_->info(); }}));
 }
 
 c10::intrusive_ptr<c10d::Backend::Options> Backend::getBackendOptions() {
@@ -58,6 +69,21 @@ c10::intrusive_ptr<c10d::Backend::Options> Backend::getBackendOptions() {
 void Backend::setTimeout(std::chrono::milliseconds timeout) {
   options_.timeout = timeout;
   comm_->set_timeout(timeout_of(timeout));
+  if (auto *vendor = vendor_->any()) vendor->setTimeout(timeout);
+}
+
+void Backend::eagerConnectSingleDevice(at::Device device) {
+  if (auto *vendor = vendor_->any()) vendor->eagerConnectSingleDevice(device);
+}
+
+void Backend::abort() {
+  comm_->abort("abort() was called on its process group");
+  if (auto *vendor = vendor_->any()) vendor->abort();
+}
+
+void Backend::shutdown() {
+  if (auto *vendor = vendor_->any()) vendor->shutdown();
+  comm_->close();
 }
 
 c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::Store> &store,
@@ -70,22 +96,32 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
 }
 
 std::shared_ptr<Operation> Backend::start(Call call) {
+  Placement placement(chip_);
+  Tensors memory;  // what dicomm reads and writes, alive until completion
+  Blocks send, recv;
+  for (const auto &tensor : call.inputs) send.add(memory.emplace_back(placement.readable(tensor)));
+  for (const auto &tensor : call.outputs) {
+    recv.add(memory.emplace_back(placement.writable(tensor, call.in_place || call.keeps_output)));
+  }
   dicomm_op op{};
   op.size = sizeof(op);
   op.opcode = call.opcode;
   op.dtype = call.dtype;
   op.peer = call.peer;
   op.tag = call.tag;
-  const Blocks &send = call.in_place ? call.recv : call.send;
-  op.send = send.size() ? send.data() : nullptr;
-  op.nsend = send.size();
-  op.recv = call.recv.size() ? call.recv.data() : nullptr;
-  op.nrecv = call.recv.size();
   op.timeout_ns = call.timeout_ns;
+  op.stream = placement.stream();
+  if (!call.gives_buffer) (call.in_place ? recv : send).give(op.send, op.nsend);
+  (call.gives_buffer ? send : recv).give(op.recv, op.nrecv);
   if (call.reduction) call.reduction->apply(op);
   auto *request = comm_->start(op);
   if (op.opcode != DICOMM_SEND && op.opcode != DICOMM_RECV) ++sequence_;
-  return std::make_shared<Operation>(comm_->completions(), request, std::move(call.tensors),
+  if (placement.writes_back() || call.epilogue) {
+    call.epilogue = [placement = std::move(placement), task = std::move(call.epilogue)] {
+      placement.finish(task);
+    };
+  }
+  return std::make_shared<Operation>(comm_->completions(), request, std::move(memory),
                                      std::move(call.epilogue));
 }
 
@@ -108,6 +144,7 @@ void Backend::startCoalescing() {
   coalesced_.clear();
   coalesced_outputs_.clear();
   coalescing_ = true;
+  vendor_->start_coalescing();
 }
 
 // Operations start when they are called; coalescing only makes one Work of them.
@@ -118,8 +155,13 @@ Backend::WorkPtr Backend::endCoalescing() {
   Tensors outputs;
   operations.swap(coalesced_);
   outputs.swap(coalesced_outputs_);
-  return c10::make_intrusive<Work>(getRank(), c10d::OpType::COALESCED, "dicomm:coalesced", std::nullopt,
-                                   std::move(operations), std::move(outputs));
+  auto works = vendor_->end_coalescing();
+  if (!operations.empty() || works.empty()) {
+    works.push_back(c10::make_intrusive<Work>(getRank(), c10d::OpType::COALESCED, "dicomm:coalesced",
+                                              std::nullopt, std::move(operations), std::move(outputs)));
+  }
+  if (works.size() == 1) return works.front();
+  return c10::make_intrusive<JoinedWork>(getRank(), std::move(works));
 }
 
 void Backend::check_rank(int64_t rank, const char *what) const {

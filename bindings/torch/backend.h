@@ -9,8 +9,10 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "device.h"
 #include "process.h"
 #include "tensors.h"
+#include "vendor.h"
 #include "work.h"
 
 namespace dicomm::torch_plugin {
@@ -25,11 +27,12 @@ struct Call {
   uint64_t tag = 0;
   int64_t timeout_ns = DICOMM_TIMEOUT_DEFAULT;
   const Reduction *reduction = nullptr;
-  Blocks send;
-  Blocks recv;
-  bool in_place = false;            // what is received into is also what is sent
-  std::vector<at::Tensor> tensors;  // kept alive until completion
-  Operation::Task epilogue;         // runs on success
+  std::vector<at::Tensor> inputs;
+  std::vector<at::Tensor> outputs;
+  bool in_place = false;      // what is received into is also what is sent
+  bool gives_buffer = false;  // the root of a broadcast: the input is the buffer, and stays as it is
+  bool keeps_output = false;  // elements that do not arrive stay as they are
+  Operation::Task epilogue;   // runs on success
 
   void input(const at::Tensor &tensor);
   void output(const at::Tensor &tensor);
@@ -64,8 +67,9 @@ class Backend : public c10d::Backend {
   c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store> &store,
                                           const std::vector<int> &ranks,
                                           const c10::intrusive_ptr<Options> &options) override;
-  void abort() override { comm_->abort("abort() was called on its process group"); }
-  void shutdown() override { comm_->close(); }
+  void eagerConnectSingleDevice(at::Device device) override;
+  void abort() override;
+  void shutdown() override;
 
   WorkPtr broadcast(Tensors &tensors, const c10d::BroadcastOptions &options) override;
   WorkPtr allreduce(Tensors &tensors, const c10d::AllreduceOptions &options) override;
@@ -119,7 +123,9 @@ class Backend : public c10d::Backend {
 
   std::shared_ptr<Process> process_;
   GroupOptions options_;
+  const std::optional<c10::Device> chip_;
   std::shared_ptr<Comm> comm_;
+  std::optional<Vendor> vendor_;
   std::atomic<uint64_t> sequence_{0};  // collectives started
   uint64_t monitored_barriers_ = 0;
   bool coalescing_ = false;

@@ -28,6 +28,8 @@ Backend::WorkPtr Backend::alltoall_base(at::Tensor &output, at::Tensor &input,
                                         std::vector<int64_t> &output_splits,
                                         std::vector<int64_t> &input_splits,
                                         const c10d::AllToAllOptions &options) {
+  if (auto *vendor = vendor_->of(input))
+    return vendor_->kept(vendor->alltoall_base(output, input, output_splits, input_splits, options));
   check_same_dtype(output, {input});
   check_input(input);
   check_output(output);
@@ -40,6 +42,7 @@ Backend::WorkPtr Backend::alltoall_base(at::Tensor &output, at::Tensor &input,
 }
 
 Backend::WorkPtr Backend::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOptions &options) {
+  if (auto *vendor = vendor_->of(inputs)) return vendor_->kept(vendor->alltoall(outputs, inputs, options));
   for (const auto *list : {&outputs, &inputs}) {
     TORCH_CHECK_VALUE(static_cast<int>(list->size()) == getSize(), "dicomm: all_to_all got ", list->size(),
                       " tensors for ", getSize(), " ranks");

@@ -34,6 +34,7 @@ void check_none(const std::vector<std::vector<at::Tensor>> &lists, const char *w
 }  // namespace
 
 Backend::WorkPtr Backend::broadcast(Tensors &tensors, const c10d::BroadcastOptions &options) {
+  if (auto *vendor = vendor_->of(tensors)) return vendor_->kept(vendor->broadcast(tensors, options));
   const auto &tensor = only(tensors, "broadcast");
   check_rank(options.rootRank, "root");
   Call call(DICOMM_BROADCAST);
@@ -41,9 +42,8 @@ Backend::WorkPtr Backend::broadcast(Tensors &tensors, const c10d::BroadcastOptio
   call.peer = static_cast<int32_t>(options.rootRank);
   call.timeout_ns = timeout_of(options.timeout);
   if (getRank() == options.rootRank) {
-    check_input(tensor);
-    call.tensors.push_back(resolved(tensor));
-    call.recv.add(call.tensors.back());
+    call.input(tensor);
+    call.gives_buffer = true;
   } else {
     call.output(tensor);
   }
@@ -63,6 +63,7 @@ std::shared_ptr<Operation> Backend::start_allreduce(const at::Tensor &tensor,
 }
 
 Backend::WorkPtr Backend::allreduce(Tensors &tensors, const c10d::AllreduceOptions &options) {
+  if (auto *vendor = vendor_->of(tensors)) return vendor_->kept(vendor->allreduce(tensors, options));
   const auto &tensor = only(tensors, "allreduce");
   if (tensor.is_sparse()) return allreduce_sparse(tensors, options);
   return work({OpType::ALLREDUCE, "dicomm:all_reduce"}, tensors, Operations{start_allreduce(tensor, options)},
@@ -71,12 +72,15 @@ Backend::WorkPtr Backend::allreduce(Tensors &tensors, const c10d::AllreduceOptio
 
 Backend::WorkPtr Backend::allreduce_coalesced(Tensors &tensors,
                                               const c10d::AllreduceCoalescedOptions &options) {
+  if (auto *vendor = vendor_->of(tensors))
+    return vendor_->kept(vendor->allreduce_coalesced(tensors, options));
   Operations operations;
   for (const auto &tensor : tensors) operations.push_back(start_allreduce(tensor, options));
   return work({OpType::ALLREDUCE_COALESCED, "dicomm:all_reduce"}, tensors, std::move(operations), tensors);
 }
 
 Backend::WorkPtr Backend::reduce(Tensors &tensors, const c10d::ReduceOptions &options) {
+  if (auto *vendor = vendor_->of(tensors)) return vendor_->kept(vendor->reduce(tensors, options));
   const auto &tensor = only(tensors, "reduce");
   check_rank(options.rootRank, "root");
   const Reduction reduction(options.reduceOp, tensor);
@@ -113,6 +117,7 @@ std::shared_ptr<Operation> Backend::start_allgather(const at::Tensor &output, co
 
 Backend::WorkPtr Backend::allgather(TensorLists &outputs, Tensors &inputs,
                                     const c10d::AllgatherOptions &options) {
+  if (auto *vendor = vendor_->of(inputs)) return vendor_->kept(vendor->allgather(outputs, inputs, options));
   const auto &input = only(inputs, "all_gather");
   const auto &parts = only(outputs, getSize(), "all_gather");
   TORCH_CHECK_VALUE(parts[getRank()].numel() == input.numel(),
@@ -124,12 +129,16 @@ Backend::WorkPtr Backend::allgather(TensorLists &outputs, Tensors &inputs,
 
 Backend::WorkPtr Backend::_allgather_base(at::Tensor &output, at::Tensor &input,
                                           const c10d::AllgatherOptions &options) {
+  if (auto *vendor = vendor_->of(input))
+    return vendor_->kept(vendor->_allgather_base(output, input, options));
   return work({OpType::_ALLGATHER_BASE, "dicomm:_all_gather_base"}, {input},
               Operations{start_allgather(output, input, options)}, {output});
 }
 
 Backend::WorkPtr Backend::allgather_coalesced(TensorLists &outputs, Tensors &inputs,
                                               const c10d::AllgatherOptions &options) {
+  if (auto *vendor = vendor_->of(inputs))
+    return vendor_->kept(vendor->allgather_coalesced(outputs, inputs, options));
   TORCH_CHECK_VALUE(static_cast<int>(outputs.size()) == getSize(), "dicomm: allgather_coalesced got ",
                     outputs.size(), " lists for ", getSize(), " ranks");
   for (const auto &list : outputs) {
@@ -150,6 +159,8 @@ Backend::WorkPtr Backend::allgather_coalesced(TensorLists &outputs, Tensors &inp
 
 Backend::WorkPtr Backend::allgather_into_tensor_coalesced(Tensors &outputs, Tensors &inputs,
                                                           const c10d::AllgatherOptions &options) {
+  if (auto *vendor = vendor_->of(inputs))
+    return vendor_->kept(vendor->allgather_into_tensor_coalesced(outputs, inputs, options));
   TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "dicomm: all_gather_into_tensor got ", outputs.size(),
                     " outputs for ", inputs.size(), " inputs");
   Operations operations;
@@ -161,6 +172,7 @@ Backend::WorkPtr Backend::allgather_into_tensor_coalesced(Tensors &outputs, Tens
 }
 
 Backend::WorkPtr Backend::gather(TensorLists &outputs, Tensors &inputs, const c10d::GatherOptions &options) {
+  if (auto *vendor = vendor_->of(inputs)) return vendor_->kept(vendor->gather(outputs, inputs, options));
   const auto &input = only(inputs, "gather");
   check_rank(options.rootRank, "root");
   Call call(DICOMM_GATHER);
@@ -181,6 +193,7 @@ Backend::WorkPtr Backend::gather(TensorLists &outputs, Tensors &inputs, const c1
 
 Backend::WorkPtr Backend::scatter(Tensors &outputs, TensorLists &inputs,
                                   const c10d::ScatterOptions &options) {
+  if (auto *vendor = vendor_->of(outputs)) return vendor_->kept(vendor->scatter(outputs, inputs, options));
   const auto &output = only(outputs, "scatter");
   check_rank(options.rootRank, "root");
   Call call(DICOMM_SCATTER);
@@ -201,6 +214,8 @@ Backend::WorkPtr Backend::scatter(Tensors &outputs, TensorLists &inputs,
 
 Backend::WorkPtr Backend::reduce_scatter(Tensors &outputs, TensorLists &inputs,
                                          const c10d::ReduceScatterOptions &options) {
+  if (auto *vendor = vendor_->of(outputs))
+    return vendor_->kept(vendor->reduce_scatter(outputs, inputs, options));
   const auto &output = only(outputs, "reduce_scatter");
   const auto &parts = only(inputs, getSize(), "reduce_scatter");
   check_same_dtype(output, parts);
@@ -230,12 +245,16 @@ std::shared_ptr<Operation> Backend::start_reduce_scatter(const at::Tensor &outpu
 
 Backend::WorkPtr Backend::_reduce_scatter_base(at::Tensor &output, at::Tensor &input,
                                                const c10d::ReduceScatterOptions &options) {
+  if (auto *vendor = vendor_->of(output))
+    return vendor_->kept(vendor->_reduce_scatter_base(output, input, options));
   return work({OpType::_REDUCE_SCATTER_BASE, "dicomm:_reduce_scatter_base"}, {input},
               Operations{start_reduce_scatter(output, input, options)}, {output});
 }
 
 Backend::WorkPtr Backend::reduce_scatter_tensor_coalesced(Tensors &outputs, Tensors &inputs,
                                                           const c10d::ReduceScatterOptions &options) {
+  if (auto *vendor = vendor_->of(outputs))
+    return vendor_->kept(vendor->reduce_scatter_tensor_coalesced(outputs, inputs, options));
   TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "dicomm: reduce_scatter_tensor got ", outputs.size(),
                     " outputs for ", inputs.size(), " inputs");
   Operations operations;
@@ -247,6 +266,7 @@ Backend::WorkPtr Backend::reduce_scatter_tensor_coalesced(Tensors &outputs, Tens
 }
 
 Backend::WorkPtr Backend::barrier(const c10d::BarrierOptions &options) {
+  if (auto *vendor = vendor_->of(options)) return vendor_->kept(vendor->barrier(options));
   Call call(DICOMM_BARRIER);
   call.timeout_ns = timeout_of(options.timeout);
   return work({OpType::BARRIER, "dicomm:barrier"}, {}, std::move(call), {});

@@ -44,6 +44,7 @@ std::exception_ptr outcome(Operation &operation) {
 }  // namespace
 
 Backend::WorkPtr Backend::send(Tensors &tensors, int destination, int tag) {
+  if (auto *vendor = vendor_->of(tensors)) return vendor_->kept(vendor->send(tensors, destination, tag));
   const auto &tensor = only(tensors);
   check_rank(destination, "destination");
   Call call = message(DICOMM_SEND, destination, checked_tag(tag), DICOMM_TIMEOUT_DEFAULT);
@@ -56,16 +57,19 @@ Backend::WorkPtr Backend::receive(Title title, Tensors &tensors, int source, int
   const auto &tensor = only(tensors);
   Call call = message(DICOMM_RECV, source, checked_tag(tag), DICOMM_TIMEOUT_DEFAULT);
   call.dtype = move_dtype(tensor);
+  call.keeps_output = true;  // a message may be shorter
   call.output(tensor);
   return work(title, tensors, std::move(call), tensors);
 }
 
 Backend::WorkPtr Backend::recv(Tensors &tensors, int source, int tag) {
+  if (auto *vendor = vendor_->of(tensors)) return vendor_->kept(vendor->recv(tensors, source, tag));
   check_rank(source, "source");
   return receive({OpType::RECV, "dicomm:recv"}, tensors, source, tag);
 }
 
 Backend::WorkPtr Backend::recvAnysource(Tensors &tensors, int tag) {
+  if (auto *vendor = vendor_->of(tensors)) return vendor_->kept(vendor->recvAnysource(tensors, tag));
   return receive({OpType::RECVANYSOURCE, "dicomm:recvAnySource"}, tensors, DICOMM_ANY_SOURCE, tag);
 }
 

@@ -8,6 +8,7 @@
 namespace dicomm::torch_plugin {
 
 Backend::WorkPtr Backend::allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &options) {
+  if (auto *vendor = vendor_->of(tensors)) return vendor_->kept(vendor->allreduce_sparse(tensors, options));
   TORCH_CHECK_VALUE(tensors.size() == 1 && tensors.front().layout() == at::kSparse,
                     "dicomm: a sparse allreduce takes one sparse COO tensor");
   TORCH_CHECK_NOT_IMPLEMENTED(options.reduceOp == c10d::ReduceOp::SUM,

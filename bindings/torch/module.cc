@@ -1,5 +1,6 @@
 // What Python sees: the classes that dicomm/torch/plugin.py makes groups with.
 #include <pybind11/chrono.h>
+#include <pybind11/functional.h>
 #include <torch/csrc/utils/pybind.h>
 #include <torch/version.h>
 
@@ -13,6 +14,15 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
   module.attr("ABI_VERSION") = static_cast<uint32_t>(DICOMM_ABI_VERSION);
   // The base classes' Python types must be known before ours.
   py::module_::import("torch._C._distributed_c10d");
+
+  py::class_<GroupFacts>(module, "GroupFacts")
+      .def_readonly("store", &GroupFacts::store)
+      .def_readonly("rank", &GroupFacts::rank)
+      .def_readonly("size", &GroupFacts::size)
+      .def_readonly("timeout", &GroupFacts::timeout)
+      .def_readonly("name", &GroupFacts::name)
+      .def_readonly("global_ranks", &GroupFacts::global_ranks)
+      .def_property_readonly("info", [](const GroupFacts &group) { return group.info(); });
 
   py::class_<Process, std::shared_ptr<Process>>(module, "Process")
       .def(py::init([](std::string interface, std::string secret, uint32_t sockets_per_peer,
@@ -34,8 +44,19 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
            py::arg("log_level"), py::arg("eager_bytes"), py::arg("spin_ns"), py::arg("handshake_timeout_ns"),
            py::arg("algorithms"), py::arg("attempt"))
       .def("use_chip",
-           [](Process &self, uintptr_t address) {
-             self.use_chip(reinterpret_cast<const dicomm_chip *>(address));
+           [](Process &self, uintptr_t address, std::optional<at::Device> device) {
+             self.use_chip({reinterpret_cast<const dicomm_chip *>(address), device});
+           })
+      .def("use_vendor_backends",
+           [](Process &self, std::function<py::object(const GroupFacts &)> make) {
+             self.use_vendor_backends([make = std::move(make)](const GroupFacts &group) {
+               py::gil_scoped_acquire gil;
+               const py::object made = make(group);
+               if (made.is_none()) return VendorBackend{};
+               const auto [backend, type] =
+                   made.cast<std::pair<c10::intrusive_ptr<c10d::Backend>, std::string>>();
+               return VendorBackend{backend, c10::Device(type).type()};
+             });
            })
       .def("abort", &Process::abort)
       .def("close", &Process::close)

@@ -49,6 +49,14 @@ dicomm_request *Comm::start(const dicomm_op &op) {
   return request;
 }
 
+std::string Comm::info() {
+  std::shared_lock lock(mutex_);
+  if (!handle_) return "";
+  std::string text(dicomm_comm_info(handle_, nullptr, 0) + 1, '\0');
+  text.resize(dicomm_comm_info(handle_, text.data(), text.size()));
+  return text;
+}
+
 void Comm::set_timeout(int64_t timeout_ns) {
   std::shared_lock lock(mutex_);
   if (handle_) dicomm_comm_set_timeout(handle_, timeout_ns);
@@ -67,16 +75,21 @@ void Comm::close() {
   handle_ = nullptr;
 }
 
-void Process::use_chip(const dicomm_chip *chip) {
+void Process::use_chip(ChipChoice chip) {
   std::lock_guard lock(mutex_);
   chip_ = chip;
+}
+
+std::optional<c10::Device> Process::chip_device() {
+  std::lock_guard lock(mutex_);
+  return chip_.device;
 }
 
 std::shared_ptr<Context> Process::context(const std::string &route_to) {
   std::lock_guard lock(mutex_);
   auto context = context_.lock();
   if (!context) {
-    context = std::make_shared<Context>(settings_, chip_, route_to);
+    context = std::make_shared<Context>(settings_, chip_.native, route_to);
     context_ = context;
   }
   return context;

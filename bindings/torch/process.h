@@ -1,12 +1,17 @@
 // What all groups of this process share: one dicomm context, and the memory of the names they used.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <string>
 #include <vector>
+
+#include <c10/core/Device.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "completions.h"
 #include "dicomm/dicomm.h"
@@ -53,6 +58,7 @@ class Comm {
 
   const std::shared_ptr<Completions> &completions() const { return context_->completions(); }
   dicomm_request *start(const dicomm_op &op);
+  std::string info();  // as dicomm_comm_info
   void set_timeout(int64_t timeout_ns);
   void abort(const std::string &reason);
   // Gives pending operations their time-out to finish.
@@ -64,13 +70,43 @@ class Comm {
   dicomm_comm *handle_;
 };
 
+// What this process's rank computes on. The native part lives as long as the process.
+struct ChipChoice {
+  const dicomm_chip *native = nullptr;  // the host's processors
+  std::optional<c10::Device> device;    // whose tensors are in the chip's memory
+};
+
+// A group, as the vendor's backend for it is made from.
+struct GroupFacts {
+  c10::intrusive_ptr<c10d::Store> store;  // a place of its own
+  int rank;
+  int size;
+  std::chrono::milliseconds timeout;
+  std::string name;
+  std::vector<uint64_t> global_ranks;
+  std::function<std::string()> info;  // as dicomm_comm_info
+};
+// The vendor's own backend for a group that is one island, and the device type whose tensors are its; else
+// null.
+struct VendorBackend {
+  c10::intrusive_ptr<c10d::Backend> backend;
+  c10::DeviceType type = c10::DeviceType::CPU;
+};
+using MakeVendorBackend = std::function<VendorBackend(const GroupFacts &)>;
+
 class Process {
  public:
   explicit Process(Settings settings) : settings_(std::move(settings)) {}
 
   const Settings &settings() const { return settings_; }
-  // For contexts made from now on. The struct must live as long as the process.
-  void use_chip(const dicomm_chip *chip);
+  // For groups and contexts made from now on.
+  void use_chip(ChipChoice chip);
+  std::optional<c10::Device> chip_device();
+  // Called with every new group, on the thread that makes it.
+  void use_vendor_backends(MakeVendorBackend make) { make_vendor_backend_ = std::move(make); }
+  VendorBackend vendor_backend(const GroupFacts &group) const {
+    return make_vendor_backend_ ? make_vendor_backend_(group) : VendorBackend{};
+  }
   // The context in use, or a new one that listens where `route_to` is reached. Lives as long as its groups.
   std::shared_ptr<Context> context(const std::string &route_to);
   // A prefix that no earlier group of this rank used at this place in the store.
@@ -86,7 +122,8 @@ class Process {
 
   const Settings settings_;
   std::mutex mutex_;
-  const dicomm_chip *chip_ = nullptr;  // the host's processors
+  ChipChoice chip_;
+  MakeVendorBackend make_vendor_backend_;
   std::weak_ptr<Context> context_;
   std::vector<std::weak_ptr<Comm>> comms_;
   std::map<std::string, int> generations_;

@@ -113,10 +113,8 @@ void check_input(const at::Tensor &tensor) {
                               tensor.layout(),
                               "; only dense tensors are supported here (allreduce also "
                               "takes sparse COO tensors)");
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      tensor.device().is_cpu(), "dicomm: a tensor is on ", tensor.device(),
-      ", but this version moves host memory only; copy it to the CPU, or give the group a backend per "
-      "device, as in backend=\"cpu:dicomm,cuda:nccl\"");
+  TORCH_CHECK_NOT_IMPLEMENTED(!tensor.is_meta(),
+                              "dicomm: a tensor is on the meta device: it has no elements");
 }
 
 void check_output(const at::Tensor &tensor) {

@@ -1,4 +1,5 @@
-// Tensors as the blocks of a dicomm_op. Nothing is copied here: strided tensors travel as layouts.
+// Tensors as the blocks of a dicomm_op. Nothing is copied here: strided tensors in host memory travel as
+// layouts.
 #pragma once
 
 #include <deque>
@@ -15,7 +16,7 @@ int32_t move_dtype(const at::Tensor &tensor);
 // NotImplementedError for a type without arithmetic in dicomm.
 int32_t reduce_dtype(const at::Tensor &tensor);
 
-// Throws unless dicomm can read (write) the tensor: defined, dense, in host memory; a written one must be
+// Throws unless dicomm can read (write) the tensor: defined, dense, in some memory; a written one must be
 // what memory holds, without several elements in one place, as expanded tensors have.
 void check_input(const at::Tensor &tensor);
 void check_output(const at::Tensor &tensor);
@@ -28,8 +29,11 @@ at::Tensor resolved(const at::Tensor &tensor);
 class Blocks {
  public:
   void add(const at::Tensor &tensor);
-  const dicomm_block *data() const { return blocks_.data(); }
-  int32_t size() const { return static_cast<int32_t>(blocks_.size()); }
+  // Null where there are none.
+  void give(const dicomm_block *&blocks, int32_t &count) const {
+    blocks = blocks_.empty() ? nullptr : blocks_.data();
+    count = static_cast<int32_t>(blocks_.size());
+  }
 
  private:
   struct Strided {

@@ -24,6 +24,16 @@ int64_t nanoseconds_of(std::chrono::milliseconds timeout) {
   return timeout <= kNoTimeout ? int64_t{DICOMM_TIMEOUT_NEVER} : std::chrono::nanoseconds(timeout).count();
 }
 
+// Not the CPU: where a future must look for streams.
+std::vector<c10::Device> devices_of(const std::vector<at::Tensor> &tensors) {
+  std::vector<c10::Device> devices;
+  for (const auto &tensor : tensors) {
+    const auto device = tensor.device();
+    if (!device.is_cpu() && std::ranges::find(devices, device) == devices.end()) devices.push_back(device);
+  }
+  return devices;
+}
+
 }  // namespace
 
 Operation::Operation(std::shared_ptr<Completions> completions, dicomm_request *request,
@@ -194,7 +204,8 @@ std::exception_ptr Work::conclude() {
 c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
   std::lock_guard lock(future_mutex_);
   if (future_) return future_;
-  future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+  future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()),
+                                                     devices_of(outputs_));
   // What the last operation to complete needs; the Work itself may be gone by then.
   struct Pending {
     std::atomic<size_t> left;

@@ -68,7 +68,7 @@ class Work : public c10d::Work {
   std::exception_ptr exception() const override;
   int sourceRank() const override;
   std::vector<at::Tensor> result() override { return outputs_; }
-  void synchronize() override {}  // host memory: nothing is left to order once wait() has returned
+  void synchronize() override {}  // nothing is left to order once wait() has returned
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   void blockCurrentStream() override { wait(); }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;

@@ -15,6 +15,7 @@ from dicomm.chip import native_chip
 from dicomm.config import LOG_LEVELS, Config, launched
 from dicomm.errors import DicommError
 from dicomm.torch import build
+from dicomm.torch.devices import chip_of, vendor_backend
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -28,7 +29,8 @@ def create_backend(options: Any, backend_options: Any) -> dist.Backend:
     those that have not.
     """
     extension, process = _extension(), _process()
-    process.use_chip(_chip(_global_rank(options))[0])
+    address, device, _ = _chip(_global_rank(options))
+    process.use_chip(address, device)
     timeout: timedelta = options.timeout
     if backend_options is not None and hasattr(backend_options, "_timeout"):
         timeout = min(timeout, backend_options._timeout)
@@ -56,10 +58,12 @@ def _global_rank(options: Any) -> int:
 
 
 @functools.cache
-def _chip(rank: int) -> tuple[int, Any]:
-    """Address of the dicomm_chip of a rank, and what keeps it alive."""
-    chip, held = native_chip(Config.from_environment(), rank)
-    return int(ffi.cast("uintptr_t", chip)), held
+def _chip(rank: int) -> tuple[int, Any, Any]:
+    """Address of the dicomm_chip of a rank; the torch.device whose tensors it holds, or None; what keeps the
+    chip alive."""
+    config, device = chip_of(Config.from_environment(), rank)
+    chip, held = native_chip(config, rank)
+    return int(ffi.cast("uintptr_t", chip)), device, held
 
 
 @functools.cache
@@ -78,6 +82,7 @@ def _process() -> Any:
         algorithms=config.algorithms,
         attempt=str(_attempt()),
     )
+    process.use_vendor_backends(functools.partial(vendor_backend, config))
     os.register_at_fork(after_in_child=process.after_fork)
     atexit.register(_leave, process)
     return process

@@ -256,3 +256,8 @@ def everything(rank: int, size: int) -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 def test_every_collective(ranks, size: int) -> None:
     ranks(size, everything)
+
+
+@pytest.mark.parametrize("chips", ["alpha:2,beta:2", "alpha", "beta,alpha,gamma"])
+def test_every_collective_on_simulated_chips(ranks, chips: str) -> None:
+    ranks(4, everything, env={"DICOMM_SIMULATE": chips})

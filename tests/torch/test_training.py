@@ -38,11 +38,11 @@ def train_alone(size: int, steps: int = 3) -> nn.Module:
     return model
 
 
-def train(model: nn.Module, rank: int, steps: int = 3) -> None:
+def train(model: nn.Module, rank: int, steps: int = 3, device: str = "cpu") -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for step in range(steps):
         optimizer.zero_grad()
-        x, y = batch(rank, step)
+        x, y = (tensor.to(device) for tensor in batch(rank, step))
         nn.functional.mse_loss(model(x), y).backward()
         optimizer.step()
 
@@ -259,11 +259,13 @@ def test_functional_and_compiled(ranks) -> None:
     ranks(2, functional, timeout=80)
 
 
-def test_digits_losses_equal_those_of_gloo(ranks, tmp_path: Path) -> None:
+@pytest.mark.parametrize("chips", ["", "alpha:2,beta:2"], ids=["host", "mixed"])
+def test_digits_losses_equal_those_of_gloo(ranks, tmp_path: Path, chips: str) -> None:
     x, y = pytest.importorskip("sklearn.datasets").load_digits(return_X_y=True)
     data = str(tmp_path / "digits.npz")
     np.savez(data, x=x, y=y)
-    ours, theirs = ranks(4, digits, data=data), ranks(4, digits, backend="gloo", data=data)
+    ours = ranks(4, digits, data=data, env={"DICOMM_SIMULATE": chips})
+    theirs = ranks(4, digits, backend="gloo", data=data)
     assert ours[0] == ours[3]
     assert ours[0][-1] < 0.4 < 2 < ours[0][0]
     assert ours[0] == pytest.approx(theirs[0], rel=1e-4)

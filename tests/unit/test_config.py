@@ -82,6 +82,7 @@ def test_every_setting_is_read() -> None:
         "simulate_file": ("/b.yaml", "/b.yaml"),
         "log": ("DEBUG", "debug"),
         "torch_dir": ("/t", "/t"),
+        "torch_island_backend": ("npu:hccl", "npu:hccl"),
         "cache_dir": ("/c", "/c"),
     }
     fields = {field.name: field.metadata["env"] for field in dataclasses.fields(Config)}
