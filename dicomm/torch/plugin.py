@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from dicomm._native import ffi
-from dicomm.chip import native_chip
 from dicomm.buffer import dtype_code
+from dicomm.chip import native_chip
 from dicomm.config import LOG_LEVELS, Config, launched
 from dicomm.errors import DicommError
 from dicomm.torch import build
