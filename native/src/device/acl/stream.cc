@@ -102,7 +102,7 @@ Status AclStream::wait(const Event &event) {
   if (ours == nullptr) return Status::make(DICOMM_INVALID_ARGUMENT, "the event is of another kind of chip");
   const AclCurrent current(*chip_);
   DICOMM_TRY(current.status());
-  return chip_->api->check(chip_->api->aclrtStreamWaitEvent(stream_, ours->handle()), "aclrtStreamWaitEvent");
+  return chip_->api->check(chip_->api->aclrtStreamWaitEvent(stream_, ours->native()), "aclrtStreamWaitEvent");
 }
 
 Status AclStream::notify(void (*fn)(void *arg), void *arg) {

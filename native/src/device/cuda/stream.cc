@@ -105,7 +105,7 @@ Status CudaStream::record(std::unique_ptr<Event> &out) {
 Status CudaStream::wait(const Event &event) {
   const auto *ours = dynamic_cast<const CudaEvent *>(&event);
   if (ours == nullptr) return Status::make(DICOMM_INVALID_ARGUMENT, "the event is of another kind of chip");
-  return on_chip("StreamWaitEvent", [&] { return chip_->api->StreamWaitEvent(stream_, ours->handle(), 0); });
+  return on_chip("StreamWaitEvent", [&] { return chip_->api->StreamWaitEvent(stream_, ours->native(), 0); });
 }
 
 Status CudaStream::notify(void (*fn)(void *arg), void *arg) {
