@@ -89,6 +89,11 @@ def moves_by_mpi() -> None:
         def sent() -> int:
             return sum(peer["bytes_sent"] for peer in comm.stats()["peers"])
 
+        before = sent()
+        got = comm.irecv(np.zeros(10000, np.uint8), (comm.rank - 1) % comm.size)
+        comm.send(np.zeros(10000, np.uint8), (comm.rank + 1) % comm.size)
+        got.wait()
+        assert sent() - before >= 10000  # so they are counted
         comm.barrier()
         before, x = sent(), np.full(1 << 20, comm.rank, np.float32)
         comm.allreduce(x)

@@ -18,7 +18,7 @@ class AclEvent final : public Event {
     done = code != kAclSuccess || status == kAclEventComplete;
     return chip_->api->check(code, "aclrtQueryEventStatus");
   }
-  void *native() const { return event_; }
+  void *handle() const { return event_; }
 
  private:
   const std::shared_ptr<AclChip> chip_;
@@ -102,7 +102,7 @@ Status AclStream::wait(const Event &event) {
   if (ours == nullptr) return Status::make(DICOMM_INVALID_ARGUMENT, "the event is of another kind of chip");
   const AclCurrent current(*chip_);
   DICOMM_TRY(current.status());
-  return chip_->api->check(chip_->api->aclrtStreamWaitEvent(stream_, ours->native()), "aclrtStreamWaitEvent");
+  return chip_->api->check(chip_->api->aclrtStreamWaitEvent(stream_, ours->handle()), "aclrtStreamWaitEvent");
 }
 
 Status AclStream::notify(void (*fn)(void *arg), void *arg) {
@@ -113,7 +113,7 @@ Status AclStream::notify(void (*fn)(void *arg), void *arg) {
   const AclRuntime &api = *chip_->api;
   std::lock_guard lock(mutex_);
   if (notices_ == nullptr) DICOMM_TRY(follow());
-  DICOMM_TRY(api.check(api.aclrtStreamWaitEvent(notices_, static_cast<const AclEvent &>(*event).native()),
+  DICOMM_TRY(api.check(api.aclrtStreamWaitEvent(notices_, static_cast<const AclEvent &>(*event).handle()),
                        "aclrtStreamWaitEvent"));
   return api.check(api.aclrtLaunchCallback(fn, arg, kAclCallbackBlock, notices_), "aclrtLaunchCallback");
 }

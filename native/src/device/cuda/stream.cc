@@ -18,7 +18,7 @@ class CudaEvent final : public Event {
     chip_->api->GetLastError();  // some keep even this for the next who asks
     return {};
   }
-  void *native() const { return event_; }
+  void *handle() const { return event_; }
 
  private:
   const std::shared_ptr<CudaChip> chip_;
@@ -105,7 +105,7 @@ Status CudaStream::record(std::unique_ptr<Event> &out) {
 Status CudaStream::wait(const Event &event) {
   const auto *ours = dynamic_cast<const CudaEvent *>(&event);
   if (ours == nullptr) return Status::make(DICOMM_INVALID_ARGUMENT, "the event is of another kind of chip");
-  return on_chip("StreamWaitEvent", [&] { return chip_->api->StreamWaitEvent(stream_, ours->native(), 0); });
+  return on_chip("StreamWaitEvent", [&] { return chip_->api->StreamWaitEvent(stream_, ours->handle(), 0); });
 }
 
 Status CudaStream::notify(void (*fn)(void *arg), void *arg) {
