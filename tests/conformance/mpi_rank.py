@@ -32,7 +32,7 @@ def join(rules: str = "") -> dicomm.Communicator:
     config = dataclasses.replace(
         dicomm.Config(), interface="127.0.0.1", timeout=20.0, algorithms=rules, **settings
     )
-    return dicomm.init(config=config, timeout=20.0)
+    return dicomm.init(MPI.COMM_WORLD, config=config, timeout=20.0)
 
 
 def operations() -> None:

@@ -28,7 +28,15 @@ void pause_after(Nanos waited) {
   nanosleep(&nap, nullptr);
 }
 
-std::string first_part(const std::string &text) { return text.substr(0, text.find_first_of(",\n")); }
+// The beginning of what the library says of itself, with one space where it has many or tabs.
+std::string first_part(const std::string &text) {
+  std::string out;
+  for (const char c : text.substr(0, text.find_first_of(",\n"))) {
+    const bool space = c == ' ' || c == '\t';
+    if (!space || !out.ends_with(' ')) out += space ? ' ' : c;
+  }
+  return out;
+}
 
 // MPI must end before the process that began it does, or mpirun takes the rank for one that crashed. The
 // process has one MPI: which, the loader knows.
