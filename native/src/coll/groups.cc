@@ -11,7 +11,7 @@ namespace {
 // whole.
 constexpr uint64_t kPieceBytes = 256 << 10;
 // A library's call costs more than a message, and a copy from a chip too.
-constexpr uint64_t kLibraryPieceBytes = 1 << 20;
+constexpr uint64_t kLibraryPieceBytes = 512 << 10;
 constexpr uint64_t kMostPieces = 1024;  // then they get larger, so that schedules stay short
 
 uint64_t piece_bytes(const Groups &groups) {

@@ -154,9 +154,10 @@ void Communicator::probe() {
   if (!failed_.ok()) return;
   if (lane_) {
     const Status noticed = lane_->async_error();
-    if (!noticed.ok()) return fail(noticed);
+    if (!noticed.ok() && suspicious_) return fail(noticed);
+    suspicious_ = !noticed.ok();  // by the next time it may be known by name what it was
   }
-  bool again = false;
+  bool again = suspicious_;
   for (Request *request : engine_.active(this)) {
     if (auto *collective = dynamic_cast<Collective *>(request)) {
       again = true;

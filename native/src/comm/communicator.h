@@ -104,8 +104,9 @@ class Communicator final : private ChannelOwner, private CollectiveOwner {
   std::array<Fingerprint, kHistory> history_{};           // by seq modulo kHistory
   std::map<int, std::pair<int64_t, Fingerprint>> ahead_;  // probes for collectives not started here, by rank
   uint64_t splits_ = 0;
-  bool left_well_ = false;  // nothing was pending nor had failed
-  bool probing_ = false;    // a timer is set
+  bool left_well_ = false;   // nothing was pending nor had failed
+  bool probing_ = false;     // a timer is set
+  bool suspicious_ = false;  // the island's library has failed
   Reactor::Timer probe_timer_{};
 };
 

@@ -254,6 +254,7 @@ void Collective::finish() {
 
 void Collective::fail(const Status &why) {
   if (done() || !ending_.ok()) return;
+  forget_blame();
   for (SendTask &task : sends_) place_.messenger.cancel(place_.channel, task);
   for (RecvTask &task : receives_) place_.messenger.cancel(place_.channel, task);
   if (place_.lane != nullptr && under_way_ > 0) under_way_ -= place_.lane->take_back(*this);

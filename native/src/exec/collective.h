@@ -101,6 +101,8 @@ class Collective final : public Request, private TransferOwner, private ChipTask
   Status compute(const Step &step, Stream &stream) const;
   Status run_on_lane(const ChipTask &task, Stream &stream, CclGroup *group) override;
   void on_chip_done(ChipTask &task, const Status &status) override;
+  void blame_library(const Status &why);
+  void forget_blame();
   void end_when_idle(const Status &why);
 
   std::byte *address(const Span &span) const;
@@ -126,6 +128,9 @@ class Collective final : public Request, private TransferOwner, private ChipTask
   size_t under_way_ = 0;                               // chip tasks
   Status ending_;                                      // how it will have ended when none is
   Reactor::Timer patience_{};
+  static constexpr Nanos kBlame = 250 * kMillisecond;
+  bool blamed_ = false;
+  Reactor::Timer blame_{};
 };
 
 }  // namespace dicomm

@@ -1,6 +1,6 @@
 // What a Collective does on its rank's chip.
 
-#include <cstring>
+#include <utility>
 
 #include "exec/collective.h"
 
@@ -215,12 +215,32 @@ void Collective::on_chip_done(ChipTask &task, const Status &status) {
   if (&task != &chip_tasks_.back()) {
     // Libraries tell of failed work by themselves, not through the stream.
     const bool called = plan_.program->schedule.steps[task.index].kind == StepKind::ccl;
-    return ended(task.index, status.ok() && called ? place_.lane->async_error() : status, -1);
+    const Status told = status.ok() && called ? place_.lane->async_error() : status;
+    return called && !told.ok() ? blame_library(told) : ended(task.index, told, -1);
   }
   if (!status.ok()) return place_.owner.on_collective_failed(describe(status));
   if (!plan_.on_chip) plan_.output.unpack(plan_.chip.carried.get() + plan_.input.bytes());
   release_memory();
   place_.engine.complete(*this, {});
+}
+
+// A library fails when one of its ranks dies or aborts, and mostly cannot say more. The communicator hears of
+// that too, by name; it gets the time to.
+void Collective::blame_library(const Status &why) {
+  if (blamed_) return;
+  blamed_ = true;
+  retain();
+  blame_ = place_.engine.reactor().at(now() + kBlame, [this, why] {
+    blamed_ = false;
+    place_.owner.on_collective_failed(describe(why));
+    release();
+  });
+}
+
+void Collective::forget_blame() {
+  if (!std::exchange(blamed_, false)) return;
+  place_.engine.reactor().cancel(blame_);
+  release();
 }
 
 // The chip still reads and writes the memory: it stays until the last task has ended, or, where none is heard
