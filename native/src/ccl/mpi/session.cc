@@ -49,17 +49,12 @@ bool Session::ended() {
 
 bool Session::wait_idle(Nanos deadline) {
   std::unique_lock lock(mutex_);
-  while (under_way_ > 0 && (failed_.ok() || ended_)) {
+  while (under_way_ > 0) {
     const Nanos left = deadline == kNever ? kSecond : deadline - now();
     if (left <= 0) return false;
     changed_.wait_for(lock, std::chrono::nanoseconds(left));
   }
   return true;
-}
-
-void Session::wait_end() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return ended_; });
 }
 
 Status Session::perform(Work &work) {
@@ -90,9 +85,7 @@ Status Session::enqueue(const std::shared_ptr<Session> &session, std::shared_ptr
   return queue.enqueue(
       [counted = std::make_shared<Counted>(session), work = std::move(work)](Nanos, Nanos &) -> Status {
         const Status status = counted->session().perform(*work);
-        if (status.ok()) return {};
-        counted->session().fail(status);
-        counted->session().wait_end();
+        if (!status.ok()) counted->session().fail(status);
         return {};  // the group has failed, not the chip
       });
 }

@@ -30,11 +30,10 @@ class Session {
   Status error();
   void fail(const Status &why);  // the first wins
   void end();                    // work that waits inside MPI gives up
-  // Enqueues work. A failure of it shows in error(), and the queue goes on waiting until somebody ends the
-  // session: what comes after would use a wrong result.
+  // Enqueues work. A failure of it shows in error() before what follows on the queue runs.
   static Status enqueue(const std::shared_ptr<Session> &session, std::shared_ptr<Work> work,
                         WorkQueue &queue);
-  bool wait_idle(Nanos deadline);  // true: no work is enqueued any more, or the group has failed
+  bool wait_idle(Nanos deadline);  // true: no work is enqueued any more
 
   const std::shared_ptr<Library> library;
   const Handle comm;
@@ -43,7 +42,6 @@ class Session {
   class Counted;
 
   bool ended();
-  void wait_end();
   Status perform(Work &work);
 
   std::mutex mutex_;
