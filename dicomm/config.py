@@ -65,6 +65,12 @@ def _parse_role(text: str) -> str:
     return text.strip().lower()
 
 
+def _parse_island_library(text: str) -> str:
+    if text.strip().lower() != "mpi":
+        raise ValueError("mpi")
+    return "mpi"
+
+
 def _parse_wire_dtype(text: str) -> str:
     if text.strip() not in WIRE_DTYPES:
         raise ValueError("one of " + ", ".join(WIRE_DTYPES))
@@ -144,7 +150,7 @@ class Config:
         "DICOMM_VENDOR",
         "",
         "Whose chip this rank computes on: `cpu`, `nvidia`, `amd`, `ascend`, `mthreads`, `iluvatar`, `metax` "
-        "or `hygon`. Not set: `cpu`. May differ between ranks, as may the three settings after it.",
+        "or `hygon`. Not set: `cpu`. May differ between ranks, as may the four settings after it.",
     )
     device_index: int | None = _setting(
         "DICOMM_DEVICE_INDEX",
@@ -158,6 +164,13 @@ class Config:
         "",
         "Ranks with equal words form an island. Not set: the ranks of one vendor, library and compatible "
         "version do. Ranks that no library serves together are refused.",
+    )
+    island_library: str = _setting(
+        "DICOMM_ISLAND_LIBRARY",
+        "",
+        "`mpi`: this rank computes on the host's processors and lets MPI do the inside of its island; see "
+        "[the guide](../guide/mpi.md). Not set: the chip's vendor's library, and none for `cpu`.",
+        _parse_island_library,
     )
     role: str = _setting(
         "DICOMM_ROLE",

@@ -69,6 +69,7 @@ def test_every_setting_is_read() -> None:
         "vendor": ("ascend", "ascend"),
         "device_index": ("2", 2),
         "island": ("left", "left"),
+        "island_library": ("MPI", "mpi"),
         "role": ("Reducer", "reducer"),
         "sockets_per_peer": ("4", 4),
         "eager_bytes": ("8K", 8192),

@@ -214,6 +214,8 @@ typedef struct dicomm_chip {
   const char *island; /* "": ranks of one vendor and library form an island; else ranks with equal words do */
   const char *role;   /* "worker", or "reducer": helps to reduce and has no data of its own */
   const dicomm_simulation *simulation; /* NULL: the chip is real */
+  const char *library; /* "": the vendor's, none for "cpu"; "mpi": ranks on the host's processors let MPI do
+                          the inside of their island */
 } dicomm_chip;
 
 typedef struct dicomm_context_options {

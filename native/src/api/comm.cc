@@ -44,6 +44,7 @@ Status read_chip(const dicomm_chip *given, dicomm::ChipOptions &out) {
   if (!role.empty()) out.role = role;
   out.index = chip.index;
   out.island = dicomm::text_or_empty(chip.island);
+  out.library = dicomm::text_or_empty(chip.library);
   out.simulated = chip.simulation != nullptr;
   if (!out.simulated) return {};
   if (vendor.empty())
