@@ -38,6 +38,8 @@ def explain(
     *,
     hosts: list[int] | None = None,
     machine: dict[str, float] | None = None,
+    islands: list[int] | None = None,
+    reduce: int = ...,
 ) -> str: ...
 def nanoseconds(seconds: float | None) -> int: ...
 
