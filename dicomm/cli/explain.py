@@ -52,15 +52,21 @@ def _hosts_option(ctx: click.Context, param: click.Parameter, value: str | None)
     return hosts
 
 
-def _islands_option(ctx: click.Context, param: click.Parameter, value: str | None) -> list[int] | None:
-    """[island of each rank, -1 for the host's processors] of "AABBa"."""
+def _islands_option(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """A letter per rank, as in "AABBa"."""
     if value is None:
         return None
     if not re.fullmatch(rf"[A-Za-z]{{1,{_MOST_RANKS}}}", value):
         raise click.BadParameter(
-            f"{value!r} is not a letter per rank, such as AABB; small letters are the host's processors"
+            f"{value!r} is not a letter per rank, such as AABB; small letters are ranks without a chip"
         )
-    return [ord(letter) - ord("A") if letter.isupper() else -1 for letter in value]
+    return value
+
+
+def _of_letters(letters: str) -> tuple[list[int], list[int]]:
+    """(host, island) of each rank; island -1: the processors of the host that the small letter names."""
+    hosts = [0 if letter.isupper() else ord(letter) for letter in letters]
+    return hosts, [ord(letter) - ord("A") if letter.isupper() else -1 for letter in letters]
 
 
 @click.command(name="explain")
@@ -75,8 +81,8 @@ def _islands_option(ctx: click.Context, param: click.Parameter, value: str | Non
 @click.option(
     "--islands",
     callback=_islands_option,
-    help="A letter per rank: ranks of one capital letter are an island with a library; small letters have no "
-    "chip.",
+    help="A letter per rank: of one capital letter, an island with a library, all on one host; of one small "
+    "letter, the processors of a host. --hosts puts them on others.",
 )
 @click.option(
     "--rank", default=0, show_default=True, type=click.IntRange(min=0), help="Whose steps to print."
@@ -92,7 +98,7 @@ def command(
     size: int | None,
     ranks: int | None,
     hosts: list[int] | None,
-    islands: list[int] | None,
+    islands: str | None,
     rank: int,
     dtype: str,
     reduce: str,
@@ -128,6 +134,7 @@ def command(
     if hosts and islands and len(hosts) != len(islands):
         raise click.UsageError(f"--hosts has {len(hosts)} ranks and --islands {len(islands)}")
     ranks = len(hosts or islands or ()) or ranks or 4
+    on_hosts, on_islands = _of_letters(islands) if islands else (None, None)
     reduces = {name.lower(): number for name, number in _native.REDUCES.items()}
     if reduce not in reduces:
         raise click.UsageError(f"there is no reduction {reduce!r}; choose one of {', '.join(reduces)}")
@@ -148,8 +155,8 @@ def command(
             rank,
             ranks,
             algorithms,
-            hosts=hosts,
-            islands=islands,
+            hosts=hosts or on_hosts,
+            islands=on_islands,
             reduce=reduces[reduce],
             machine=machine if simulate else None,
         )

@@ -1,6 +1,8 @@
 """What each rank of `dicomm demo --mixed` runs first: the islands, and the way that one allreduce goes.
 
-DICOMM_SIMULATE=alpha:2,beta:2 torchrun --nproc-per-node 4 -m dicomm.cli.mixed_job
+Launched by itself:
+
+    DICOMM_SIMULATE=alpha:2,beta:2 torchrun --nproc-per-node 4 -m dicomm.cli.mixed_job
 """
 
 from __future__ import annotations

@@ -103,7 +103,8 @@ def in_numbers(text: str) -> dict[str, int]:
     found = re.search(
         r"rank \d: sends (?P<messages>\d+) messages, (?P<sent>\d+) bytes; receives (?P<received>\d+) bytes;"
         r".*its library: (?P<calls>\d+) calls, (?P<called>\d+) bytes; "
-        r"its chip: (?P<out>\d+) bytes to the host, (?P<into>\d+) bytes to the chip, scratch (?P<scratch>\d+) bytes",
+        r"its chip: (?P<out>\d+) bytes to the host, (?P<into>\d+) bytes to the chip, "
+        r"scratch (?P<scratch>\d+) bytes",
         text,
         re.DOTALL,
     )
