@@ -135,7 +135,7 @@ def test_one_island_is_its_librarys() -> None:
     size = 4 << 20
     # Who has agreed calls: one message without data.
     assert row == dict.fromkeys(row, 0) | {"messages": 1, "calls": 1, "called": size}
-    wide = in_numbers(islands("AAA", "--dtype", "bfloat16", "--reduce", "avg"))
+    wide = in_numbers(islands("AAA", "--dtype", "float16", "--reduce", "avg"))
     assert wide["called"] == 2 * size
     assert wide["scratch"] > 0
 
