@@ -221,16 +221,14 @@ def test_demo_trains_and_measures() -> None:
 def test_demo_of_a_mixed_job_trains_as_gloo_does() -> None:
     pytest.importorskip("torch")
     pytest.importorskip("sklearn")
-    text = ok("demo", "--mixed", "--layout", "alpha:2,beta:1", "--epochs", "2", limit=140)
-    assert "3 ranks, 1 host, 2 islands" in text
-    assert "3 ranks: islands" in text
+    text = ok("demo", "--mixed", "--layout", "alpha:1,beta:1", "--epochs", "1", limit=140)
+    assert "2 ranks, 1 host, 2 islands" in text
+    assert "buffers pass through the host's memory" in text
     assert "0 wrong elements" in text
-    rows = re.findall(r"^(\d) +(\S+) +(\S+) +(\S+) +(\S+)$", text, re.MULTILINE)
-    losses = [(float(mixed), float(gloo)) for _, mixed, gloo, _, _ in rows]
-    assert len(losses) == 2
-    for mixed, gloo in losses:
-        assert mixed == pytest.approx(gloo, rel=1e-4)
-    assert losses[1][0] < losses[0][0]
+    (row,) = re.findall(r"^1 +(\S+) +(\S+) +(\S+) +(\S+)$", text, re.MULTILINE)
+    mixed, gloo, *_ = (float(number) for number in row)
+    assert mixed == pytest.approx(gloo, rel=1e-4)
+    assert 0 < mixed < 2.4  # what guessing costs: log 10
     assert "losses agree" in text
 
 
@@ -257,7 +255,7 @@ def test_an_allreduce_of_a_mixed_job_says_where_it_went(
     assert text.startswith(f"{ranks} ranks, 1 host, {islands} island")
     assert f"{ranks} ranks: {'islands' if islands > 1 else 'library'}\n" in text
     table = [line.split() for line in text.partition("What each rank did for it:")[2].splitlines()]
-    rows = {words[0]: words[1:] for words in table if words and words[0].isdigit()}
+    rows = {words[0]: words[1:] for words in table if words and words[0].isdigit() and words[1] != "wrong"}
     at = 0
     for item in layout.split(","):
         brand, count = item.split(":")
