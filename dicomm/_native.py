@@ -132,6 +132,7 @@ def explain(
     machine=None,
     islands=None,
     reduce=REDUCES["SUM"],
+    wire_dtype=0,
 ) -> str:
     """dicomm_explain: hosts and islands are lists of each rank's, machine a dict of dicomm_machine's
     fields."""
@@ -146,6 +147,7 @@ def explain(
     question.size = ffi.sizeof("dicomm_question")
     question.opcode, question.count, question.dtype = opcode, count, dtype
     question.rank, question.ranks, question.reduce = rank, ranks, reduce
+    question.wire_dtype = wire_dtype
     question.algorithms, question.hosts, question.machine, question.islands = held
     answer = text(lib.dicomm_explain, question)
     failure = last_exception()

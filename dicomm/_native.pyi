@@ -40,6 +40,7 @@ def explain(
     machine: dict[str, float] | None = None,
     islands: list[int] | None = None,
     reduce: int = ...,
+    wire_dtype: int = 0,
 ) -> str: ...
 def nanoseconds(seconds: float | None) -> int: ...
 

@@ -10,6 +10,7 @@ from typing import Any
 from dicomm import _native, interruptible
 from dicomm._native import OPCODES, REDUCES, ffi, lib
 from dicomm.buffer import dtype_code
+from dicomm.config import Config
 from dicomm.context import Context
 from dicomm.errors import InvalidArgument
 from dicomm.objects import ObjectOperations
@@ -60,9 +61,7 @@ class Communicator(ObjectOperations):
         """
         color = -1 if color is None else color
         key = self.rank if key is None else key
-        options = comm_options(
-            name or f"{self.name}/{color}", self.timeout, None, self._context.config.algorithms
-        )
+        options = comm_options(name or f"{self.name}/{color}", self.timeout, None, self._context.config)
         out = ffi.new("dicomm_comm **")
         handle = self._open()
 
@@ -132,16 +131,18 @@ class Communicator(ObjectOperations):
             hosts = [rank.host_index for rank in self.topology.ranks]
             if any(rank.chip.library for rank in self.topology.ranks):
                 islands = [rank.island_index if rank.chip.library else -1 for rank in self.topology.ranks]
+        config = self._context.config
         return _native.explain(
             opcode,
             count,
             dtype_code(dtype),
             self.rank,
             self.size,
-            self._context.config.algorithms,
+            config.algorithms,
             hosts=hosts,
             islands=islands,
             reduce=REDUCES[reduce.upper()],
+            wire_dtype=dtype_code(config.wire_dtype) if config.wire_dtype else 0,
         )
 
     def _open(self) -> Any:
@@ -175,13 +176,14 @@ class Communicator(ObjectOperations):
 
 
 def comm_options(
-    name: str, timeout: float, init_timeout: float | None = None, algorithms: str = ""
+    name: str, timeout: float, init_timeout: float | None, config: Config
 ) -> tuple[Any, list[Any]]:
     """A dicomm_comm_options * and what must stay alive with it."""
     options = ffi.new("dicomm_comm_options *")
     options.size = ffi.sizeof("dicomm_comm_options")
-    held = [ffi.new("char[]", text.encode()) for text in (name, algorithms)]
+    held = [ffi.new("char[]", text.encode()) for text in (name, config.algorithms)]
     options.name, options.algorithms = held
+    options.wire_dtype = dtype_code(config.wire_dtype) if config.wire_dtype else 0
     options.timeout_ns = _native.nanoseconds(timeout)
     options.init_timeout_ns = _native.nanoseconds(init_timeout)
     return options, held

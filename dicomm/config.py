@@ -17,6 +17,7 @@ from typing import Any
 from dicomm import launch
 from dicomm.errors import DicommError
 
+WIRE_DTYPES = ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
 LOG_LEVELS = ("silent", "error", "warning", "info", "debug")
 
 
@@ -62,6 +63,12 @@ def _parse_role(text: str) -> str:
     if text.strip().lower() not in ("worker", "reducer"):
         raise ValueError("worker or reducer")
     return text.strip().lower()
+
+
+def _parse_wire_dtype(text: str) -> str:
+    if text.strip() not in WIRE_DTYPES:
+        raise ValueError("one of " + ", ".join(WIRE_DTYPES))
+    return text.strip()
 
 
 def _parse_log(text: str) -> str:
@@ -198,6 +205,14 @@ class Config:
         "",
         "Rules that come before the built-in choice of algorithms, such as "
         "`allreduce@64K-1M:ring,barrier:tree`. `dicomm explain` prints the table.",
+    )
+    wire_dtype: str = _setting(
+        "DICOMM_WIRE_DTYPE",
+        "",
+        "Encoding in which sums of float32 cross between hosts and islands, to save bandwidth: `bfloat16`, "
+        "`float16`, `float8_e4m3fn` or `float8_e5m2`. It rounds: what a buffer loses is added to it the next "
+        "time, so that training does not drift. Not set: float32 crosses as it is.",
+        _parse_wire_dtype,
     )
     simulate: str = _setting(
         "DICOMM_SIMULATE",

@@ -49,9 +49,9 @@ PURE = ("coll", "model", "path", "topology")
 PURE_HEADERS = set(
     re.findall(
         r"\w+",
-        """algorithm array bit cctype charconv cstddef cstdint cstring deque functional initializer_list iomanip
-        iterator limits map memory numeric optional set span sstream string string_view tuple unordered_map
-        utility vector""",
+        """algorithm array bit cctype charconv cstddef cstdint cstring deque functional initializer_list
+        iomanip iterator limits map memory numeric optional set span sstream string string_view tuple
+        unordered_map utility vector""",
     )
 )
 

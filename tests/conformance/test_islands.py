@@ -284,6 +284,14 @@ def test_messages_of_chips_are_counted() -> None:
         assert ranks.run(exchange) == [[4000, 4004], [4004, 4000]]
 
 
+def test_explain_tells_of_the_encoding() -> None:
+    with job(LAYOUTS["2+2"], wire_dtype="bfloat16") as ranks:
+        text = ranks.comms[0].explain("allreduce", 1 << 20)
+        assert ": encode wire[" in text
+        assert f"{1 << 20} bytes; receives {1 << 20} bytes" in text  # half of the elements, 2 bytes each
+        assert ": encode wire[" not in ranks.comms[0].explain("allreduce", 1 << 20, reduce="max")
+
+
 def test_explain_tells_of_the_island() -> None:
     with job(LAYOUTS["2+1+1"]) as ranks:
         first, *_, last = ranks.run(lambda comm: comm.explain("allreduce", 1 << 20))
@@ -295,3 +303,40 @@ def test_explain_tells_of_the_island() -> None:
         assert "4 ranks: islands" not in small
         with pytest.raises(dicomm.InvalidArgument, match="'maximum' is not one of sum"):
             ranks.comms[0].explain("allreduce", 10, reduce="maximum")
+
+
+@pytest.mark.parametrize("wire", ["bfloat16", "float16", "float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("layout", ["2+2", "2+1+1", "3 and the host"])
+def test_encoded_on_the_wire(layout: str, wire: str) -> None:
+    """Within the encoding's error, the same bits on all ranks, and without drift."""
+    error = {"bfloat16": 2**-8, "float16": 2**-11, "float8_e4m3fn": 2**-4, "float8_e5m2": 2**-3}[wire]
+    rounds, count = 30, 100001
+
+    def run(comm: dicomm.Communicator) -> tuple[bytes, float, float]:
+        inputs = [np.random.default_rng(r).uniform(-1, 1, count).astype(np.float32) for r in range(comm.size)]
+        want = np.sum(inputs, axis=0, dtype=np.float64)
+        out, total = np.empty(count, np.float32), np.zeros(count)
+        for _ in range(rounds):
+            comm.allreduce(inputs[comm.rank], out)
+            total += out
+        exact = np.arange(count, dtype=np.int64)
+        comm.allreduce(exact)  # other dtypes cross as they are
+        assert (exact == np.arange(count) * comm.size).all()
+        return out.tobytes(), float(np.abs(out - want).max()), float(np.abs(total / rounds - want).max())
+
+    with job(LAYOUTS[layout], algorithms=BY_ISLAND, wire_dtype=wire) as ranks:
+        results = ranks.run(run)
+    assert len({bits for bits, _, _ in results}) == 1
+    islands = len(set(LAYOUTS[layout]))
+    once = error * len(LAYOUTS[layout]) * islands  # every island's sum is encoded, and the result
+    assert 0 < results[0][1] <= 2 * once
+    assert results[0][2] <= 4 * once / rounds
+
+
+def test_ranks_must_agree_on_the_encoding() -> None:
+    wires = ("float16", "", "float16", "float16")
+    layout = LAYOUTS["2+2"]
+    with Ranks(4, each=lambda r: {"simulate": layout[r], "wire_dtype": wires[r]}) as ranks:
+        errors = ranks.errors(lambda comm: comm.allreduce(np.zeros(100000, np.float32)))
+        assert any(isinstance(error, dicomm.Mismatch) for error in errors), errors
+        assert all(isinstance(error, dicomm.DicommError) for error in errors), errors

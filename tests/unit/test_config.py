@@ -77,6 +77,7 @@ def test_every_setting_is_read() -> None:
         "init_timeout": ("7", 7.0),
         "handshake_timeout": ("2s", 2.0),
         "algorithms": ("barrier:tree", "barrier:tree"),
+        "wire_dtype": ("float16", "float16"),
         "simulate": ("alpha:2,beta", "alpha:2,beta"),
         "simulate_file": ("/b.yaml", "/b.yaml"),
         "log": ("DEBUG", "debug"),

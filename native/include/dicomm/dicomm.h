@@ -252,6 +252,10 @@ typedef struct dicomm_comm_options {
   int64_t timeout_ns;      /* default time-out of operations; DEFAULT: 30 min */
   int64_t init_timeout_ns; /* to find all ranks; DEFAULT: timeout_ns */
   const char *algorithms;  /* "" or rules that come before the built-in ones: "allreduce:ring,barrier:tree" */
+  /* 0 or BFLOAT16, FLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2: sums of float32 cross between hosts and islands so,
+   * where algorithms on two levels reduce them. What rounding loses of a buffer is added to it the next time.
+   */
+  int32_t wire_dtype;
 } dicomm_comm_options;
 
 /* Collective over `size` ranks that share `store`; `prefix` must be new to the store. Blocks until all
@@ -378,7 +382,8 @@ typedef struct dicomm_question {
    * are on chips; -1: the host's processors. NULL: no chips. Not together with machine: the model knows no
    * chips. */
   const int32_t *islands;
-  int32_t reduce; /* allreduce, reduce, reduce_scatter */
+  int32_t reduce;     /* allreduce, reduce, reduce_scatter */
+  int32_t wire_dtype; /* as in dicomm_comm_options */
 } dicomm_question;
 
 /* Why: the rule that wins, and the schedule's steps on one rank or its predicted time on all, as text. A

@@ -5,6 +5,7 @@
 #include "base/names.h"
 #include "coll/schedule.h"
 #include "device/host/kernel_table.h"
+#include "device/host/wire_codec.h"
 #include "exec/scratch.h"
 #include "model/machine.h"
 #include "path/explain.h"
@@ -66,6 +67,14 @@ Status read_reduction(const dicomm_question &given, dicomm::Question &question) 
   question.widened = question.accumulation != dtype;
   question.scaled = reduce == DICOMM_PREMUL_SUM || dtype == DICOMM_BOOL;
   question.reduce = reduce;
+  const bool sums = reduce == DICOMM_SUM || reduce == DICOMM_AVG || reduce == DICOMM_PREMUL_SUM;
+  if (given.wire_dtype != 0 && sums && dtype == DICOMM_FLOAT32) {
+    question.wire = static_cast<dicomm_dtype>(given.wire_dtype);
+    if (!dicomm::can_encode(*question.wire)) {
+      return Status::make(DICOMM_INVALID_ARGUMENT, "wire_dtype ", dicomm::dtype_name(given.wire_dtype),
+                          " is no encoding of float32");
+    }
+  }
   return {};
 }
 

@@ -42,8 +42,10 @@ class Collective final : public Request, private TransferOwner, private ChipTask
     Fingerprint fingerprint;
     BlockList input, output;
     bool stage_input = false;  // input shares memory with output in a way the schedule does not allow for
-    bool on_chip = false;      // the buffers are the chip's memory
-    void *stream = nullptr;    // the work behind which the buffers are filled
+    std::optional<dicomm_dtype> wire;   // the encoding of what crosses
+    std::shared_ptr<float[]> residual;  // what it lost before
+    bool on_chip = false;               // the buffers are the chip's memory
+    void *stream = nullptr;             // the work behind which the buffers are filled
     ChipMemory chip;
   };
   struct Place {  // where it runs; outlives it
@@ -110,7 +112,7 @@ class Collective final : public Request, private TransferOwner, private ChipTask
   Plan plan_;
   std::byte *input_ = nullptr;
   std::byte *output_ = nullptr;
-  Scratch packed_input_, packed_output_, acc_, stage_;
+  Scratch packed_input_, packed_output_, acc_, stage_, wire_;
   size_t element_ = 0, wide_ = 0;
   std::vector<uint32_t> missing_;  // per step: dependencies that have not completed
   std::vector<SendTask> sends_;

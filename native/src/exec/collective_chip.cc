@@ -216,7 +216,11 @@ void Collective::on_chip_done(ChipTask &task, const Status &status) {
     release();
     return;
   }
-  if (&task != &chip_tasks_.back()) return ended(task.index, status, -1);
+  if (&task != &chip_tasks_.back()) {
+    // Libraries tell of failed work by themselves, not through the stream.
+    const bool called = plan_.program->schedule.steps[task.index].kind == StepKind::ccl;
+    return ended(task.index, status.ok() && called ? place_.lane->async_error() : status, -1);
+  }
   if (!status.ok()) return place_.owner.on_collective_failed(describe(status));
   if (!plan_.on_chip) plan_.output.unpack(plan_.chip.carried.get() + plan_.input.bytes());
   release_memory();

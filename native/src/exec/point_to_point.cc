@@ -75,8 +75,8 @@ void PointToPoint::start() {
   if (end_now) end(*end_now);
 }
 
-// The bytes from the chip. A long message is offered at once, if that lets it overtake none, and leaves as they
-// come; others wait for their bytes.
+// The bytes from the chip. A long message is offered at once, if that lets it overtake none, and leaves as
+// they come; others wait for their bytes.
 void PointToPoint::fetch() {
   const bool copies = on_chip_ && blocks_.contiguous() && bytes > 0;
   const bool early = in_parts() && chip_->sends_under_way == 0;

@@ -70,9 +70,9 @@ class PointToPoint final : public Request, private TransferOwner, private ChipTa
   RecvTask receive_;
   Chip *chip_ = nullptr;
   bool on_chip_ = false;
-  std::deque<ChipTask> copies_;  // from or to the chip, in their order; `index` is the size
-  size_t copying_ = 0;           // of them, not done
-  uint64_t carried_ = 0;         // bytes of a receive on their way to the chip
+  std::deque<ChipTask> copies_;   // from or to the chip, in their order; `index` is the size
+  size_t copying_ = 0;            // of them, not done
+  uint64_t carried_ = 0;          // bytes of a receive on their way to the chip
   std::optional<Status> ending_;  // how it will have ended when the copies have
 };
 

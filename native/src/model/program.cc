@@ -6,6 +6,8 @@
 namespace dicomm::model {
 
 uint64_t bytes_of(const Problem &problem, const Span &span) {
+  // Without the scales of 8-bit floats, one for many elements.
+  if (span.space == Space::wire) return span.count * dicomm_dtype_size(*problem.wire);
   const bool acc = span.space == Space::acc || span.space == Space::chip_acc;
   const bool wide = acc && problem.widened;
   return span.count * (wide ? sizeof(float) : problem.element);

@@ -30,7 +30,8 @@ std::optional<Status> Messenger::send(Channel &channel, SendTask &task) {
   task.link = &to;
   task.packet.task = &task;
   const uint64_t cost = task.bytes + kEntryCost;
-  const bool eager = task.available >= task.bytes && task.bytes <= std::min<uint64_t>(eager_bytes_, to.limits.max_payload) &&
+  const bool eager = task.available >= task.bytes &&
+                     task.bytes <= std::min<uint64_t>(eager_bytes_, to.limits.max_payload) &&
                      to.eager_outstanding + cost <= kEagerWindow;
   ++to.messages_sent;
   to.bytes_sent += task.bytes;

@@ -30,6 +30,7 @@ Problem make_problem(const Question &question, const Topology &topology, const L
   problem.element = question.element;
   problem.widened = reducing(question) && question.widened;
   problem.scaled = reducing(question) && question.scaled;
+  if (reducing(question)) problem.wire = question.wire;
   problem.on_chip =
       problem.op != DICOMM_BARRIER && topology.ranks[static_cast<size_t>(rank)].chip.vendor != "cpu";
   if (libraries.any() && (problem.on_chip || libraries.some_without_chip())) {

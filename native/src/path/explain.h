@@ -1,6 +1,7 @@
 // Why: which rule wins and what it makes a rank do, as text for people. Pure.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "model/machine.h"
@@ -17,6 +18,7 @@ struct Question {
   bool widened = false, scaled = false;
   dicomm_dtype accumulation = DICOMM_FLOAT32;
   dicomm_reduce reduce = DICOMM_SUM;
+  std::optional<dicomm_dtype> wire;  // as in Problem
   int rank = 0;
   int size = 1;
   bool simulate = false;  // predict the time on `machine` instead of listing steps
