@@ -235,7 +235,8 @@ typedef struct dicomm_context_options {
 
 DICOMM_API dicomm_status dicomm_context_create(const dicomm_context_options *options, dicomm_context **out);
 /* JSON object: id, address, sockets_per_peer, eager_bytes, counters (connections, strangers
- * dropped, bytes and messages) under "transports". */
+ * dropped, bytes and messages) under "transports"; chip: null for the host's processors, else the bytes
+ * copied from and to the chip's memory, bytes_to_host and bytes_to_chip. */
 DICOMM_API size_t dicomm_context_info(dicomm_context *context, char *buf, size_t cap);
 /* In a forked child, once, before anything else: drops the child's copies of the sockets without a
  * word to any peer. The context can then only be closed. */
@@ -271,8 +272,9 @@ DICOMM_API dicomm_status dicomm_comm_split(dicomm_comm *comm, int32_t color, int
                                            const dicomm_comm_options *options, dicomm_comm **out);
 /* JSON object: name, id, rank, size, seq, timeout_ns, hosts (names), host_of_rank (numbers; ranks of equal
  * number share a machine), failed (null or message), peers: path, messages and bytes each way, per rank there
- * is a connection to; topology: "ranks", what each published of its host, network cards and chip, with the
- * numbers of its host and island, both counted in order of first rank. */
+ * is a connection to; ccl: null where the rank is in no group of a vendor's library, else the library, calls
+ * made and the bytes of the rank's larger buffer in each; topology: "ranks", what each published of its host,
+ * network cards and chip, with the numbers of its host and island, both counted in order of first rank. */
 DICOMM_API size_t dicomm_comm_info(dicomm_comm *comm, char *buf, size_t cap);
 DICOMM_API void dicomm_comm_set_timeout(dicomm_comm *comm, int64_t timeout_ns);
 /* Fails every pending and later operation on all ranks with ABORTED; the first reason wins. Does not block.
@@ -378,6 +380,12 @@ typedef struct dicomm_question {
   const char *algorithms;        /* as in dicomm_comm_options */
   const int32_t *hosts;          /* [ranks]: equal numbers share a host; NULL: one host for all */
   const dicomm_machine *machine; /* NULL: the steps; else the time on this machine, by a model */
+  /* [ranks]: equal numbers share an island, whose library is taken to know every operation, and their buffers
+   * are on chips; -1: the host's processors. NULL: no chips. Not together with machine: the model knows no
+   * chips. */
+  const int32_t *islands;
+  int32_t reduce;     /* allreduce, reduce, reduce_scatter */
+  int32_t wire_dtype; /* as in dicomm_comm_options */
 } dicomm_question;
 
 /* Why: the rule that wins, and the schedule's steps on one rank or its predicted time on all, as text. A

@@ -1,5 +1,6 @@
 // What a Collective does on its rank's chip.
 
+#include <algorithm>
 #include <utility>
 
 #include "exec/collective.h"
@@ -53,6 +54,9 @@ Status Collective::begin_on_chip() {
     const bool grouped =
         step.call == CclCall::begin || step.call == CclCall::send || step.call == CclCall::recv;
     task.quiet = step.kind == StepKind::ccl ? grouped : step.dst.count == 0;
+    task.calls_library =
+        step.kind == StepKind::ccl && step.call != CclCall::begin && step.call != CclCall::end;
+    task.bytes = std::max(bytes_of(step.a), bytes_of(step.dst));
     ++under_way_;
     place_.lane->append(task);
   }
@@ -73,7 +77,7 @@ Status Collective::pack_on_chip() {
       std::byte *const host =
           plan_.chip.carried.get() + (into == plan_.chip.input.get() ? 0 : plan_.input.bytes());
       list.pack(host);
-      return stream.copy_to_device(into, host, list.bytes());
+      return place_.chip->to_chip(stream, into, host, list.bytes());
     }
     Status status;
     list.each([&](const std::byte *data, uint64_t bytes, uint64_t offset) {
@@ -116,8 +120,8 @@ Status Collective::unpack_on_chip() {
     });
     DICOMM_TRY(status);
   } else {
-    DICOMM_TRY(
-        stream.copy_to_host(plan_.chip.carried.get() + plan_.input.bytes(), from, plan_.output.bytes()));
+    DICOMM_TRY(place_.chip->to_host(stream, plan_.chip.carried.get() + plan_.input.bytes(), from,
+                                    plan_.output.bytes()));
   }
   DICOMM_TRY(place_.chip->watch(chip_tasks_.back(), stream));
   ++under_way_;

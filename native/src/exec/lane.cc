@@ -46,6 +46,11 @@ void ChipLane::set_ready(ChipTask &task) {
   if (!tasks_.empty() && tasks_.front() == &task) changed_.notify_all();
 }
 
+ChipLane::Calls ChipLane::calls() {
+  const std::lock_guard lock(mutex_);
+  return calls_;
+}
+
 size_t ChipLane::take_back(const ChipTaskOwner &owner) {
   const std::lock_guard lock(mutex_);
   return std::erase_if(tasks_, [&](const ChipTask *task) { return task->owner == &owner; });
@@ -65,6 +70,10 @@ void ChipLane::run() {
       if (stop_) return;
       task = tasks_.front();
       tasks_.pop_front();
+      if (task->calls_library) {
+        ++calls_.count;
+        calls_.bytes += task->bytes;
+      }
     }
     Status status = task->owner->run_on_lane(*task, *stream_, group_.get());
     if (status.ok() && !task->quiet) {
