@@ -23,6 +23,7 @@ from measure import FULL, QUICK, Budget
 from report import Section
 from sections import (
     cost_of_size,
+    islands,
     limits,
     overhead,
     point_to_point,
@@ -37,6 +38,7 @@ SECTIONS = {
     "mpi": python_level,
     "p2p": point_to_point,
     "hosts": two_hosts,
+    "islands": islands,
     "size": cost_of_size,
     "overhead": overhead,
 }

@@ -38,6 +38,9 @@ def explain(
     *,
     hosts: list[int] | None = None,
     machine: dict[str, float] | None = None,
+    islands: list[int] | None = None,
+    reduce: int = ...,
+    wire_dtype: int = 0,
 ) -> str: ...
 def nanoseconds(seconds: float | None) -> int: ...
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 from typing import Any
 
 from dicomm._native import ffi
@@ -18,16 +20,27 @@ def native_chip(config: Config, rank: int) -> tuple[Any, list[Any]]:
             f"DICOMM_VENDOR={config.vendor!r} names a real chip, DICOMM_SIMULATE simulates one; unset either"
         )
     vendor = simulated.brand if simulated else config.vendor or "cpu"
-    words = [ffi.new("char[]", text.encode()) for text in (vendor, config.island, config.role)]
+    if config.island_library == "mpi":
+        _import_mpi()
+    texts = (vendor, config.island, config.role, config.island_library)
+    words = [ffi.new("char[]", text.encode()) for text in texts]
     chip = ffi.new("dicomm_chip *")
     chip.size = ffi.sizeof("dicomm_chip")
-    chip.vendor, chip.island, chip.role = words
+    chip.vendor, chip.island, chip.role, chip.library = words
     chip.index = _index(config, vendor, simulated is not None)
     held: list[Any] = [chip, *words]
     if simulated:
         chip.simulation, words = _native_simulation(simulated)
         held += [chip.simulation, *words]
     return chip, held
+
+
+def _import_mpi() -> None:
+    """Brings the MPI that mpi4py was installed with into the process and initialises it. Without mpi4py, or
+    where it finds no MPI, the native library looks for one and says what it looked for.
+    """
+    with contextlib.suppress(ImportError, RuntimeError):
+        importlib.import_module("mpi4py.MPI")
 
 
 def _index(config: Config, vendor: str, simulated: bool) -> int:

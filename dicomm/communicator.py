@@ -8,8 +8,9 @@ from types import TracebackType
 from typing import Any
 
 from dicomm import _native, interruptible
-from dicomm._native import OPCODES, ffi, lib
+from dicomm._native import OPCODES, REDUCES, ffi, lib
 from dicomm.buffer import dtype_code
+from dicomm.config import Config
 from dicomm.context import Context
 from dicomm.errors import InvalidArgument
 from dicomm.objects import ObjectOperations
@@ -60,9 +61,7 @@ class Communicator(ObjectOperations):
         """
         color = -1 if color is None else color
         key = self.rank if key is None else key
-        options = comm_options(
-            name or f"{self.name}/{color}", self.timeout, None, self._context.config.algorithms
-        )
+        options = comm_options(name or f"{self.name}/{color}", self.timeout, None, self._context.config)
         out = ffi.new("dicomm_comm **")
         handle = self._open()
 
@@ -107,24 +106,43 @@ class Communicator(ObjectOperations):
         return Topology.from_record(self._info()["topology"])
 
     def stats(self) -> dict[str, Any]:
-        """Counters: bytes, messages, retries and fallbacks per path and peer; those of the process under
-        "context"."""
+        """Counters. "peers": messages and bytes each way, per peer, with the path they took. "ccl": what went
+        to the library of the rank's island, calls and the bytes of the rank's larger buffer in each; None
+        where it has none. "context": what the process counts for all its communicators, such as "chip", the
+        bytes copied from and to the chip's memory (None without a chip)."""
         info = self._info() | {"context": self._context.info()}
         del info["topology"]
         return info
 
-    def explain(self, op: str = "", count: int = 1, dtype: Any = "float32") -> str:
+    def explain(self, op: str = "", count: int = 1, dtype: Any = "float32", reduce: str = "sum") -> str:
         """Which rule wins for an operation and the steps this rank would take; "" prints the whole table.
 
-        count: elements of dtype in this rank's buffer (per part where the operation has parts).
+        count: elements of dtype in this rank's buffer (per part where the operation has parts). reduce: of a
+        reduction, "sum", "max" ... Ranks with chips have their buffers there, and the libraries of their
+        islands are taken to know the operation.
         """
         opcode = -1
         if op and (opcode := OPCODES.get(op.upper(), -1)) < 0:
             raise InvalidArgument(f"op {op!r} is not one of {', '.join(OPCODES).lower()}")
-        hosts = self._info()["host_of_rank"] if op else None
-        algorithms = self._context.config.algorithms
+        if reduce.upper() not in REDUCES:
+            raise InvalidArgument(f"reduce {reduce!r} is not one of {', '.join(REDUCES).lower()}")
+        hosts = islands = None
+        if op:
+            hosts = [rank.host_index for rank in self.topology.ranks]
+            if any(rank.chip.library for rank in self.topology.ranks):
+                islands = [rank.island_index if rank.chip.library else -1 for rank in self.topology.ranks]
+        config = self._context.config
         return _native.explain(
-            opcode, count, dtype_code(dtype), self.rank, self.size, algorithms, hosts=hosts
+            opcode,
+            count,
+            dtype_code(dtype),
+            self.rank,
+            self.size,
+            config.algorithms,
+            hosts=hosts,
+            islands=islands,
+            reduce=REDUCES[reduce.upper()],
+            wire_dtype=dtype_code(config.wire_dtype) if config.wire_dtype else 0,
         )
 
     def _open(self) -> Any:
@@ -158,13 +176,14 @@ class Communicator(ObjectOperations):
 
 
 def comm_options(
-    name: str, timeout: float, init_timeout: float | None = None, algorithms: str = ""
+    name: str, timeout: float, init_timeout: float | None, config: Config
 ) -> tuple[Any, list[Any]]:
     """A dicomm_comm_options * and what must stay alive with it."""
     options = ffi.new("dicomm_comm_options *")
     options.size = ffi.sizeof("dicomm_comm_options")
-    held = [ffi.new("char[]", text.encode()) for text in (name, algorithms)]
+    held = [ffi.new("char[]", text.encode()) for text in (name, config.algorithms)]
     options.name, options.algorithms = held
+    options.wire_dtype = dtype_code(config.wire_dtype) if config.wire_dtype else 0
     options.timeout_ns = _native.nanoseconds(timeout)
     options.init_timeout_ns = _native.nanoseconds(init_timeout)
     return options, held

@@ -17,6 +17,7 @@ from typing import Any
 from dicomm import launch
 from dicomm.errors import DicommError
 
+WIRE_DTYPES = ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
 LOG_LEVELS = ("silent", "error", "warning", "info", "debug")
 
 
@@ -62,6 +63,18 @@ def _parse_role(text: str) -> str:
     if text.strip().lower() not in ("worker", "reducer"):
         raise ValueError("worker or reducer")
     return text.strip().lower()
+
+
+def _parse_island_library(text: str) -> str:
+    if text.strip().lower() != "mpi":
+        raise ValueError("mpi")
+    return "mpi"
+
+
+def _parse_wire_dtype(text: str) -> str:
+    if text.strip() not in WIRE_DTYPES:
+        raise ValueError("one of " + ", ".join(WIRE_DTYPES))
+    return text.strip()
 
 
 def _parse_log(text: str) -> str:
@@ -137,7 +150,7 @@ class Config:
         "DICOMM_VENDOR",
         "",
         "Whose chip this rank computes on: `cpu`, `nvidia`, `amd`, `ascend`, `mthreads`, `iluvatar`, `metax` "
-        "or `hygon`. Not set: `cpu`. May differ between ranks, as may the three settings after it.",
+        "or `hygon`. Not set: `cpu`. May differ between ranks, as may the four settings after it.",
     )
     device_index: int | None = _setting(
         "DICOMM_DEVICE_INDEX",
@@ -151,6 +164,13 @@ class Config:
         "",
         "Ranks with equal words form an island. Not set: the ranks of one vendor, library and compatible "
         "version do. Ranks that no library serves together are refused.",
+    )
+    island_library: str = _setting(
+        "DICOMM_ISLAND_LIBRARY",
+        "",
+        "`mpi`: this rank computes on the host's processors and lets MPI do the inside of its island; see "
+        "[the guide](../guide/mpi.md). Not set: the chip's vendor's library, and none for `cpu`.",
+        _parse_island_library,
     )
     role: str = _setting(
         "DICOMM_ROLE",
@@ -198,6 +218,14 @@ class Config:
         "",
         "Rules that come before the built-in choice of algorithms, such as "
         "`allreduce@64K-1M:ring,barrier:tree`. `dicomm explain` prints the table.",
+    )
+    wire_dtype: str = _setting(
+        "DICOMM_WIRE_DTYPE",
+        "",
+        "Encoding in which sums of float32 cross between hosts and islands, to save bandwidth: `bfloat16`, "
+        "`float16`, `float8_e4m3fn` or `float8_e5m2`. It rounds: what a buffer loses is added to it the next "
+        "time, so that training does not drift. Not set: float32 crosses as it is.",
+        _parse_wire_dtype,
     )
     simulate: str = _setting(
         "DICOMM_SIMULATE",

@@ -85,7 +85,7 @@ def init(
         raise
     try:
         left = max(0.001, deadline - time.monotonic())
-        options = comm_options(name, timeout or config.timeout, left, config.algorithms)
+        options = comm_options(name, timeout or config.timeout, left, config)
         handle = store.create(context.handle, prefix, meeting.rank, meeting.size, options[0])
         comm = Communicator(handle, context, world=True, allow_pickle=allow_pickle)
     except Exception:

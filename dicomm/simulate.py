@@ -63,12 +63,18 @@ def built_in() -> Mapping[str, SimulatedChip]:
 
 
 def simulated_chip(config: Config, rank: int) -> SimulatedChip | None:
-    """The chip of this rank; None when nothing is simulated.
+    """The chip of this rank; None when nothing is simulated. Raises as simulated_ranks does."""
+    ranks = simulated_ranks(config)
+    return ranks[rank % len(ranks)] if ranks else None
+
+
+def simulated_ranks(config: Config) -> list[SimulatedChip]:
+    """The chips that config.simulate lists, rank by rank; none when nothing is simulated.
 
     Raises InvalidArgument when config.simulate or the file of config.simulate_file makes no sense.
     """
     if not config.simulate.strip():
-        return None
+        return []
     brands = dict(built_in())
     if config.simulate_file:
         brands.update(_read(config.simulate_file))
@@ -86,7 +92,7 @@ def simulated_chip(config: Config, rank: int) -> SimulatedChip | None:
                 "A file named by DICOMM_SIMULATE_FILE can declare more"
             )
         ranks += [brands[match[1]]] * int(match[2] or 1)
-    return ranks[rank % len(ranks)]
+    return ranks
 
 
 def _read(path: str) -> dict[str, SimulatedChip]:

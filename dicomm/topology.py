@@ -205,16 +205,16 @@ class Topology:
             hosts = dict.fromkeys(self.hosts[host].name for host in island.hosts)
             library = f"{island.library} {island.library_release}" if island.library else "-"
             rows.append([str(island.index), spans(island.ranks), island.vendor, library, " ".join(hosts)])
-        lines += _table(rows)
+        lines += table(rows)
         if self.links:
             rows = [["between", "path", "Gbit/s"]]
             rows += [
                 ["{} and {}".format(*link.islands), link.path, f"{link.gbit_s:g}" if link.gbit_s else "-"]
                 for link in self.links
             ]
-            lines += ["", *_table(rows)]
+            lines += ["", *table(rows)]
         rows = [["rank", "island", "host", "chip", "memory", "NUMA", "role", "network"]]
-        return "\n".join([*lines, "", *_table(rows + [_row(rank) for rank in self.ranks])])
+        return "\n".join([*lines, "", *table(rows + [_row(rank) for rank in self.ranks])])
 
 
 def spans(numbers: Iterable[int]) -> str:
@@ -243,7 +243,8 @@ def _row(rank: RankInfo) -> list[str]:
     ]
 
 
-def _table(rows: list[list[str]]) -> list[str]:
+def table(rows: list[list[str]]) -> list[str]:
+    """Lines with columns as wide as their widest cell."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
         "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -74,15 +74,15 @@ def _slow_wire(section: Section, names: tuple[str, str], budget: Budget) -> None
             stack.enter_context(job)
         for operation, vectors in CROSSING.items():
             crossing = round(vectors * VECTOR)
-            before = _bare(names, crossing, budget)
+            before = bare_stream(names, crossing, budget)
             points = compare(jobs, operation, VECTOR, budget)
-            bare = before + _bare(names, crossing, budget)
+            bare = before + bare_stream(names, crossing, budget)
             section.rows += [asdict(point) for point in points] + bare
             section.wrong += points[0].wrong + points[1].wrong
             _shares(section, points, bare)
 
 
-def _bare(names: tuple[str, str], count: int, budget: Budget) -> list[Seconds]:
+def bare_stream(names: tuple[str, str], count: int, budget: Budget) -> list[Seconds]:
     place = ["-A", names[0], "-B", names[1], "-H", ADDRESSES[1]]
     words: list[str | int] = [*place, "-b", budget.least, "-s", count, "tcp_stream", "tcp_duplex"]
     command: list[str | int | Path] = [programs.build("limits"), *words]

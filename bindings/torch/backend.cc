@@ -42,6 +42,7 @@ Backend::Backend(std::shared_ptr<Process> process, c10::intrusive_ptr<c10d::Stor
   native.timeout_ns = timeout_ns;
   native.init_timeout_ns = timeout_ns;
   native.algorithms = process_->settings().algorithms.c_str();
+  native.wire_dtype = process_->settings().wire_dtype;
   dicomm_comm *handle = nullptr;
   const auto prefix = process_->prefix(identity(store), rank);
   const auto status =

@@ -26,7 +26,9 @@ struct Settings {
   uint64_t eager_bytes = 0;
   int64_t spin_ns = -1;
   int64_t handshake_timeout_ns = 0;
+  std::string paths;
   std::string algorithms;
+  int32_t wire_dtype = 0;  // 0: none
   // Tells a restarted job from the dead one whose keys are still in the store.
   std::string attempt;
 };

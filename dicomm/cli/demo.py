@@ -1,4 +1,4 @@
-"""`dicomm demo`: an unmodified DDP script over backend "dicomm", then a few figures."""
+"""`dicomm demo`: an unmodified DDP script over backend "dicomm", then a few figures; or a mixed job."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from dicomm.cli import local_ranks
+from dicomm.cli import demo_mixed, local_ranks
 
 _SCRIPT = Path(__file__).with_name("ddp_digits.py")
 _NEEDED = {  # module -> how to get it
@@ -19,18 +19,28 @@ _NEEDED = {  # module -> how to get it
 
 
 @click.command(name="demo")
-@click.option("--ranks", default=4, show_default=True, type=click.IntRange(2), help="Local ranks that train.")
+@click.option("--ranks", type=click.IntRange(2), help="Local ranks that train.  [default: 4]")
 @click.option("--epochs", default=8, show_default=True, type=click.IntRange(1), help="Passes over the data.")
-@click.option(
-    "--backend", default="dicomm", show_default=True, help="torch.distributed backend to train over."
-)
-def command(ranks: int, epochs: int, backend: str) -> None:
-    """Train on scikit-learn's digits with DistributedDataParallel on local ranks, then measure on two."""
+@click.option("--backend", help="torch.distributed backend to train over.  [default: dicomm]")
+@click.option("--mixed", is_flag=True, help="Simulate chips of several brands, and train beside gloo.")
+@click.option("--layout", help="With --mixed. BRAND:RANKS,...  [default: alpha:2,beta:2]")
+def command(ranks: int | None, epochs: int, backend: str | None, mixed: bool, layout: str | None) -> None:
+    """Train on scikit-learn's digits with DistributedDataParallel on local ranks, then measure on two.
+
+    With --mixed, the ranks have simulated chips: print the islands, one allreduce with its steps and what it
+    moved on which way, and losses beside gloo's; exit with 1 when they differ.
+    """
+    if layout is not None and not mixed:
+        raise click.UsageError("only --mixed has a --layout")
+    if mixed and (ranks is not None or backend is not None):
+        raise click.UsageError("--mixed trains over dicomm and gloo, on the ranks of --layout")
     for module, way in _NEEDED.items():
         if find_spec(module) is None:
             raise click.ClickException(f"the demo needs {module}, which is not installed here: {way}")
     try:
-        sys.exit(_run(ranks, epochs, backend))
+        if mixed:
+            sys.exit(demo_mixed.run(layout or "alpha:2,beta:2", _SCRIPT, epochs))
+        sys.exit(_run(ranks or 4, epochs, backend or "dicomm"))
     except local_ranks.Interrupted as signal:
         click.echo(str(signal), err=True)
         sys.exit(128 + signal.number)

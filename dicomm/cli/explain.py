@@ -52,19 +52,43 @@ def _hosts_option(ctx: click.Context, param: click.Parameter, value: str | None)
     return hosts
 
 
+def _islands_option(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """A letter per rank, as in "AABBa"."""
+    if value is None:
+        return None
+    if not re.fullmatch(rf"[A-Za-z]{{1,{_MOST_RANKS}}}", value):
+        raise click.BadParameter(
+            f"{value!r} is not a letter per rank, such as AABB; small letters are ranks without a chip"
+        )
+    return value
+
+
+def _of_letters(letters: str) -> tuple[list[int], list[int]]:
+    """(host, island) of each rank; island -1: the processors of the host that the small letter names."""
+    hosts = [0 if letter.isupper() else ord(letter) for letter in letters]
+    return hosts, [ord(letter) - ord("A") if letter.isupper() else -1 for letter in letters]
+
+
 @click.command(name="explain")
 @click.argument("op", required=False)
 @click.argument("size", callback=size_option, required=False)
 @click.option(
     "--ranks",
     type=click.IntRange(1, _MOST_RANKS),
-    help="How many ranks.  [default: 4, or those of --hosts]",
+    help="How many ranks.  [default: 4, or those of --hosts or --islands]",
 )
 @click.option("--hosts", callback=_hosts_option, help="Ranks per host: 8,8,4; 128x8 is 128 hosts of 8.")
+@click.option(
+    "--islands",
+    callback=_islands_option,
+    help="A letter per rank: of one capital letter, an island with a library, all on one host; of one small "
+    "letter, the processors of a host. --hosts puts them on others.",
+)
 @click.option(
     "--rank", default=0, show_default=True, type=click.IntRange(min=0), help="Whose steps to print."
 )
 @click.option("--dtype", default="float32", show_default=True, type=click.Choice(DTYPES))
+@click.option("--reduce", default="sum", show_default=True, help="Of reductions: sum, max, avg ...")
 @click.option("--algorithms", default="", help='Rules before the built-in ones, such as "allreduce:ring".')
 @click.option("--simulate", is_flag=True, help="Predict the time of every algorithm; list no steps.")
 @_machine_options
@@ -74,8 +98,10 @@ def command(
     size: int | None,
     ranks: int | None,
     hosts: list[int] | None,
+    islands: str | None,
     rank: int,
     dtype: str,
+    reduce: str,
     algorithms: str,
     simulate: bool,
     eager: int | None,
@@ -85,10 +111,11 @@ def command(
 
     SIZE is bytes with K, M or G, as in `dicomm explain allreduce 4M --ranks 8`. With --simulate, print how
     long all ranks take by a model of the machine, beside what no algorithm can beat, as in
-    `dicomm explain allreduce 4M --hosts 8,8,4 --simulate --nic-gbps 25`.
+    `dicomm explain allreduce 4M --hosts 8,8,4 --simulate --nic-gbps 25`. With --islands, the steps of ranks
+    whose buffers are on chips of several vendors: `dicomm explain allreduce 4M --islands AABB`.
     """
     from dicomm import _native
-    from dicomm.errors import InvalidArgument
+    from dicomm.errors import InvalidArgument, NotSupported
 
     opcodes = {name.lower(): code for name, code in _native.OPCODES.items()}
     if op is None:
@@ -99,9 +126,18 @@ def command(
             raise click.UsageError(f"say how many bytes, as in: dicomm explain {op} 4M")
     else:
         raise click.UsageError(f"there is no operation {op!r}; choose one of {', '.join(opcodes)}")
-    if hosts and ranks is not None and ranks != len(hosts):
-        raise click.UsageError(f"--hosts has {len(hosts)} ranks and --ranks says {ranks}; leave --ranks out")
-    ranks = len(hosts) if hosts else ranks or 4
+    for option, of_ranks in (("--hosts", hosts), ("--islands", islands)):
+        if of_ranks and ranks is not None and ranks != len(of_ranks):
+            raise click.UsageError(
+                f"{option} has {len(of_ranks)} ranks and --ranks says {ranks}; leave --ranks out"
+            )
+    if hosts and islands and len(hosts) != len(islands):
+        raise click.UsageError(f"--hosts has {len(hosts)} ranks and --islands {len(islands)}")
+    ranks = len(hosts or islands or ()) or ranks or 4
+    on_hosts, on_islands = _of_letters(islands) if islands else (None, None)
+    reduces = {name.lower(): number for name, number in _native.REDUCES.items()}
+    if reduce not in reduces:
+        raise click.UsageError(f"there is no reduction {reduce!r}; choose one of {', '.join(reduces)}")
     if rank >= ranks:
         raise click.UsageError(f"--rank {rank} is not one of {ranks} ranks (0 to {ranks - 1})")
     machine = {field: number for field, number in numbers.items() if number is not None}
@@ -113,8 +149,17 @@ def command(
     count = (size or 0) // _native.DTYPE_SIZES[code]
     try:
         text = _native.explain(
-            opcode, count, code, rank, ranks, algorithms, hosts=hosts, machine=machine if simulate else None
+            opcode,
+            count,
+            code,
+            rank,
+            ranks,
+            algorithms,
+            hosts=hosts or on_hosts,
+            islands=on_islands,
+            reduce=reduces[reduce],
+            machine=machine if simulate else None,
         )
-    except InvalidArgument as error:
+    except (InvalidArgument, NotSupported) as error:
         raise click.UsageError(str(error)) from error
     click.echo(text.rstrip("\n"))

@@ -14,8 +14,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
+from typing import IO
 
 _PR_SET_PDEATHSIG = 1
 _POLL_S = 0.02
@@ -30,26 +31,35 @@ class Interrupted(Exception):
         self.number = number
 
 
-def run_ranks(command: Sequence[str], ranks: int, *, quiet: bool = True) -> int:
+def run_ranks(
+    command: Sequence[str],
+    ranks: int,
+    *,
+    quiet: bool = True,
+    variables: Mapping[str, str] | None = None,
+    output: IO[bytes] | None = None,
+) -> int:
     """Run ``command`` on ``ranks`` local ranks and wait for all of them.
 
     Returns 0, or the exit status of the rank that failed first (128 + signal if one killed it). The others
-    then get a few seconds to report on their own before they are ended. Rank 0 writes to our standard output;
-    with ``quiet`` the other ranks' standard output is dropped. Standard error is shared. Raises Interrupted.
+    then get a few seconds to report on their own before they are ended. Rank 0 writes to our standard output,
+    or to the file ``output``; with ``quiet`` the other ranks' standard output is dropped. Standard error is
+    shared. ``variables`` join the ranks' environment. Raises Interrupted.
     """
     port = _free_port()
     children: list[subprocess.Popen[bytes]] = []
     with _signals_raise():
         try:
             for rank in range(ranks):
-                children.append(_start(command, rank, ranks, port, quiet))
+                stdout = output if rank == 0 or not quiet else subprocess.DEVNULL
+                children.append(_start(command, _launched(rank, ranks, port, variables or {}), stdout))
             return _wait(children)
         finally:
             _end(children)
 
 
-def _start(command: Sequence[str], rank: int, ranks: int, port: int, quiet: bool) -> subprocess.Popen[bytes]:
-    variables = {
+def _launched(rank: int, ranks: int, port: int, more: Mapping[str, str]) -> dict[str, object]:
+    return {
         "RANK": rank,
         "WORLD_SIZE": ranks,
         "LOCAL_RANK": rank,
@@ -57,10 +67,15 @@ def _start(command: Sequence[str], rank: int, ranks: int, port: int, quiet: bool
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": port,
         "OMP_NUM_THREADS": 1,
+        **more,
     }
+
+
+def _start(
+    command: Sequence[str], variables: Mapping[str, object], stdout: IO[bytes] | int | None
+) -> subprocess.Popen[bytes]:
     # env adds to the environment without our reading it: dicomm/config.py alone does that.
     command = ["/usr/bin/env", *(f"{name}={value}" for name, value in variables.items()), *command]
-    stdout = None if rank == 0 or not quiet else subprocess.DEVNULL
     # From "/", because `python -m` looks for modules where it stands first: in dicomm's source tree it would
     # find the package without its compiled half.
     return subprocess.Popen(

@@ -9,7 +9,7 @@ import click
 
 _COMMANDS = {
     "bench": "latency and bandwidth of every operation, checked, beside other libraries if asked",
-    "demo": "train a DDP script on four local ranks, then measure",
+    "demo": "train a DDP script on four local ranks, then measure; or on simulated chips",
     "explain": "which algorithm serves an operation, and why",
     "info": "versions, build, interfaces, transports, vendor libraries",
 }

@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from dicomm._native import ffi
+from dicomm.buffer import dtype_code
 from dicomm.chip import native_chip
 from dicomm.config import LOG_LEVELS, Config, launched
 from dicomm.errors import DicommError
@@ -79,7 +80,9 @@ def _process() -> Any:
         eager_bytes=config.eager_bytes,
         spin_ns=-1 if config.spin_us is None else int(config.spin_us * 1000),
         handshake_timeout_ns=int((config.handshake_timeout or 0) * 1e9),
+        paths=config.paths,
         algorithms=config.algorithms,
+        wire_dtype=dtype_code(config.wire_dtype) if config.wire_dtype else 0,
         attempt=str(_attempt()),
     )
     process.use_vendor_backends(functools.partial(vendor_backend, config))

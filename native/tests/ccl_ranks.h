@@ -19,9 +19,17 @@
 
 namespace dicomm::suite {
 
+// Where a library wants each rank to be a process: what those of one run have in common.
+struct Processes {
+  int rank = 0;
+  std::function<void()> meet;                           // returns when all have called it
+  std::function<void(std::vector<std::byte> &)> share;  // the first one's bytes, of equal number on all
+};
+
 struct CclSetup {
   std::function<Status(std::unique_ptr<Ccl> &)> open;
   std::function<Status(int rank, std::unique_ptr<Device> &)> device;
+  std::function<const Processes &()> processes = nullptr;  // without: ranks are threads
 };
 
 namespace ccl {
@@ -121,8 +129,16 @@ class Member {
   std::vector<std::unique_ptr<Allocation>> buffers, pinned;
 };
 
-// Runs body on threads, one for each rank. Without a group: the body joins, or does not.
+// Runs body on each rank, on threads or by this process. Without a group: the body joins, or does not.
 inline void run(const CclSetup &setup, int ranks, const std::function<void(Member &, int)> &body) {
+  if (setup.processes) {
+    const Processes &processes = setup.processes();
+    if (processes.rank < ranks) {
+      Member member(setup, processes.rank);
+      body(member, processes.rank);
+    }
+    return processes.meet();
+  }
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
@@ -140,6 +156,7 @@ inline CclId make_id(const CclSetup &setup) {
   CclId id;
   REQUIRE(device->with_current([&] { return library->make_id(id); }).ok());
   REQUIRE(device->close(kPatience).ok());
+  if (setup.processes) setup.processes().share(id);
   return id;
 }
 

@@ -287,17 +287,19 @@ inline void several_threads_at_once(const MakeDevice &make) {
 
 }  // namespace dicomm::suite
 
-#define DICOMM_DEVICE_CASE(name, scenario, make) \
+#define DICOMM_DEVICE_SCENARIOS(X, ...)               \
+  X(memory_and_ownership, __VA_ARGS__)                \
+  X(copies_both_ways, __VA_ARGS__)                    \
+  X(work_is_done_in_order, __VA_ARGS__)               \
+  X(streams_wait_for_events, __VA_ARGS__)             \
+  X(events_outlive_their_stream, __VA_ARGS__)         \
+  X(notified_once_behind_the_work, __VA_ARGS__)       \
+  X(a_wrapped_stream_is_the_same_stream, __VA_ARGS__) \
+  X(reduces_like_the_host, __VA_ARGS__)               \
+  X(exports_or_says_that_it_does_not, __VA_ARGS__)    \
+  X(several_threads_at_once, __VA_ARGS__)
+
+#define DICOMM_DEVICE_CASE(scenario, name, make) \
   TEST_CASE("device " name ": " #scenario) { ::dicomm::suite::scenario(make); }
 
-#define DICOMM_DEVICE_SUITE(name, make)                               \
-  DICOMM_DEVICE_CASE(name, memory_and_ownership, make)                \
-  DICOMM_DEVICE_CASE(name, copies_both_ways, make)                    \
-  DICOMM_DEVICE_CASE(name, work_is_done_in_order, make)               \
-  DICOMM_DEVICE_CASE(name, streams_wait_for_events, make)             \
-  DICOMM_DEVICE_CASE(name, events_outlive_their_stream, make)         \
-  DICOMM_DEVICE_CASE(name, notified_once_behind_the_work, make)       \
-  DICOMM_DEVICE_CASE(name, a_wrapped_stream_is_the_same_stream, make) \
-  DICOMM_DEVICE_CASE(name, reduces_like_the_host, make)               \
-  DICOMM_DEVICE_CASE(name, exports_or_says_that_it_does_not, make)    \
-  DICOMM_DEVICE_CASE(name, several_threads_at_once, make)
+#define DICOMM_DEVICE_SUITE(name, make) DICOMM_DEVICE_SCENARIOS(DICOMM_DEVICE_CASE, name, make)

@@ -136,7 +136,7 @@ class Machine {
       compute(rank, index, step);
       return complete(rank, index);
     }
-    if (state.kind == StepKind::to_host || state.kind == StepKind::to_chip) {
+    if (state.kind != StepKind::send && state.kind != StepKind::recv) {
       deliver(rank, index, step.dst, read(rank, step.a));
       return complete(rank, index);
     }
@@ -311,7 +311,8 @@ class Machine {
         const bool fits = value.state == State::raw        ? raw_space(dst.space)
                           : value.state == State::finished ? !wide_space(dst.space)
                                                            : wide_space(dst.space) || !p.widened;
-        if (!fits || dst.space == Space::input) error_ = fail("received into the wrong space", rank, index);
+        if ((!fits && dst.space != Space::wire) || dst.space == Space::input)
+          error_ = fail("received into the wrong space", rank, index);
       }
       cell(rank, dst.space, dst.offset + i) = value;
     }

@@ -65,7 +65,8 @@ class Places {
     size_t memory;
     uint64_t shift;
   };
-  Place at_[kSpaces] = {{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0}, {5, 0}, {6, 0}, {7, 0}};  // by Space
+  Place at_[kSpaces] = {{0, 0}, {1, 0}, {2, 0}, {3, 0}, {4, 0},
+                        {5, 0}, {6, 0}, {7, 0}, {8, 0}, {9, 0}};  // by Space
 };
 
 inline bool overlap(const Interval &a, const Interval &b) {

@@ -27,7 +27,15 @@ std::string check_spans(const Job &job, size_t rank) {
     }
     if (writes(step) && step.dst.space == Space::input) return fail("writes input", rank, i);
     const bool moves = step.kind == StepKind::to_host || step.kind == StepKind::to_chip;
-    const bool computes = step.kind == StepKind::copy || step.kind == StepKind::reduce || moves;
+    const bool codes = step.kind == StepKind::encode || step.kind == StepKind::decode;
+    const bool computes = step.kind == StepKind::copy || step.kind == StepKind::reduce || moves || codes;
+    if ((step.kind == StepKind::encode) !=
+        (writes(step) && step.kind != StepKind::recv && step.dst.space == Space::wire)) {
+      return fail("only encode and recv write what is for the wire", rank, i);
+    }
+    if (step.kind == StepKind::encode && (!inside(step.b) || step.b.count != step.a.count)) {
+      return fail("no place for what encoding loses", rank, i);
+    }
     if (moves && (schedule.lies_on_chip(step.a.space) != (step.kind == StepKind::to_host) ||
                   schedule.lies_on_chip(step.dst.space) != (step.kind == StepKind::to_chip))) {
       return fail("not between chip and host", rank, i);
@@ -70,7 +78,8 @@ std::string check_pairs(const Job &job) {
       if (sends) continue;
       const Step &send = job.schedules[static_cast<size_t>(step.peer)].steps[partner[rank][i]];
       const Problem &p = job.problems[rank];
-      if (send.a.count != step.dst.count || wide(p, send.a.space) != wide(p, step.dst.space)) {
+      if (send.a.count != step.dst.count || wide(p, send.a.space) != wide(p, step.dst.space) ||
+          (send.a.space == Space::wire) != (step.dst.space == Space::wire)) {
         return fail("send and recv differ in count or type", rank, i);
       }
     }
@@ -144,8 +153,7 @@ std::string check_races(const Job &job, size_t rank) {
     };
     if (reads_a(step)) read(places.of(step.a));
     if (reads_b(step)) read(places.of(step.b));
-    if (writes(step)) {
-      const Interval dst = places.of(step.dst);
+    const auto write = [&](const Interval &dst) {
       for (uint64_t e = dst.begin; e < dst.end; ++e) {
         Touched &touched = memories[dst.memory][e];
         check(touched.writer);
@@ -153,7 +161,9 @@ std::string check_races(const Job &job, size_t rank) {
         touched.writer = i;
         touched.readers.clear();
       }
-    }
+    };
+    if (writes(step)) write(places.of(step.dst));
+    if (step.kind == StepKind::encode) write(places.of(step.b));
     if (race) return fail("race", rank, i);
   }
   return {};

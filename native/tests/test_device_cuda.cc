@@ -47,6 +47,30 @@ std::string calls(const char *name, Body body) {
   return control->log.substr(before);
 }
 
+// Without a chip the vendor's own run time must say so through us; with one it is held to the contract.
+TEST_CASE("CUDA's own run time, where this machine has it") {
+  const CudaMember &row = *find_cuda_member("nvidia");
+  std::unique_ptr<Device> device;
+  const Status status = CudaDevice::open(row, 0, device);
+  if (status.ok()) {
+    MESSAGE(device->describe());
+    CHECK(device->close(kSecond).ok());
+    device.reset();
+    const auto real = [&] { return open(row, 0); };
+#define DICOMM_RUN(scenario, make) suite::scenario(make);
+    DICOMM_DEVICE_SCENARIOS(DICOMM_RUN, real)
+#undef DICOMM_RUN
+    return;
+  }
+  MESSAGE("no chip to run on: " << status.message());
+  CHECK(status.code() == DICOMM_NOT_SUPPORTED);
+  if (contains(status.message(), "cannot open")) return;  // nor a run time
+  CHECK(status.failure()->foreign_domain == "cuda");
+  CHECK((status.failure()->foreign_code == kCudaNoDevice ||
+         status.failure()->foreign_code == kCudaInsufficientDriver));
+  CHECK(contains(status.message(), "cudaGetDeviceCount: "));
+}
+
 TEST_CASE("a missing run time is NOT_SUPPORTED and says what was tried and how to get it") {
   for (const std::string &vendor : cuda_vendors()) {
     CudaMember row = *find_cuda_member(vendor);

@@ -209,9 +209,10 @@ TEST_CASE("the algorithms on two levels take islands for groups") {
 }
 
 TEST_CASE("what a context says of its chip") {
-  ChipInfo made;
+  OpenedChip opened;
+  const ChipInfo &made = opened.info;
   ChipOptions options;
-  REQUIRE(describe_chip(options, made).ok());
+  REQUIRE(open_chip(options, "127.0.0.1", opened).ok());
   CHECK(made.vendor == "cpu");
   CHECK(made.library == "");
   CHECK(made.dtypes == all_dtypes());
@@ -225,7 +226,7 @@ TEST_CASE("what a context says of its chip") {
   options.simulated = true;
   options.simulation.memory_bytes = 1 << 30;
   options.simulation.dtypes = 1u << DICOMM_FLOAT32;
-  REQUIRE(describe_chip(options, made).ok());
+  REQUIRE(open_chip(options, "127.0.0.1", opened).ok());
   CHECK(made.library == "alpha-ccl");
   CHECK(made.library_version == 1);
   CHECK(made.memory_bytes == 1 << 30);
@@ -234,11 +235,13 @@ TEST_CASE("what a context says of its chip") {
   CHECK(made.role == "reducer");
   CHECK(made.island == "x");
   CHECK(made.simulated);
+  CHECK(made.converts);
+  CHECK(opened.device->close(kSecond).ok());
 
   const auto refused = [&](auto change) {
     ChipOptions wrong = options;
     change(wrong);
-    return describe_chip(wrong, made).code() == DICOMM_INVALID_ARGUMENT;
+    return open_chip(wrong, "127.0.0.1", opened).code() == DICOMM_INVALID_ARGUMENT;
   };
   CHECK(refused([](ChipOptions &o) { o.role = "helper"; }));
   CHECK(refused([](ChipOptions &o) { o.index = -1; }));

@@ -115,7 +115,11 @@ void check_layouts(dicomm_opcode op) {
       const std::vector<int> hosts = layout.host_of_rank();
       CAPTURE(hosts);
       for (const Case &c : cases(op, total(layout))) {
-        simulate::check(algorithm, c, topology_of_hosts(hosts), random);
+        std::vector<Problem> ranks = problems(op, c);
+        simulate::check(algorithm, ranks, topology_of_hosts(hosts), random);
+        if (!reduces(op) || c.widened) continue;
+        for (Problem &p : ranks) p.wire = DICOMM_BFLOAT16;
+        simulate::check(algorithm, ranks, topology_of_hosts(hosts), random);
       }
     }
   }

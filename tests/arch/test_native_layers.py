@@ -20,10 +20,14 @@ ALLOWED: dict[str, set[str]] = {
         "topology": "base",
         "device/host": "base",
         "device": "device/host base",
+        "device/processor": "device device/host base",
+        # Simulated chips are the host's processors, and a model of what work costs.
+        "device/sim": "device/processor device device/host base",
         "device/*": "device device/host base",
         "ccl": "device base",
-        # Like a vendor's library, it runs on its vendor's streams.
-        "ccl/sim": "ccl device/sim device device/host base",
+        # Like a vendor's library, they run on its vendor's streams.
+        "ccl/sim": "ccl device/sim device/processor device device/host base",
+        "ccl/mpi": "ccl device/processor device base",
         "ccl/*": "ccl device base",
         "transport": "progress base",
         "transport/stream": "transport progress base",
@@ -49,9 +53,9 @@ PURE = ("coll", "model", "path", "topology")
 PURE_HEADERS = set(
     re.findall(
         r"\w+",
-        """algorithm array bit cctype charconv cstddef cstdint cstring deque functional initializer_list iomanip
-        iterator limits map memory numeric optional set span sstream string string_view tuple unordered_map
-        utility vector""",
+        """algorithm array bit cctype charconv cstddef cstdint cstring deque functional initializer_list
+        iomanip iterator limits map memory numeric optional set span sstream string string_view tuple
+        unordered_map utility vector""",
     )
 )
 

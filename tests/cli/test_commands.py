@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -113,6 +114,8 @@ def test_bench_beside_gloo() -> None:
         (["bench", "--peer", "nccl"], "there is no peer 'nccl'"),
         (["bench", "--peer", "mpi"], "mpirun -n 2 dicomm bench --peer mpi"),
         (["explain", "allreduce"], "say how many bytes"),
+        (["demo", "--layout", "alpha:2"], "only --mixed"),
+        (["demo", "--mixed", "--ranks", "2"], "on the ranks of --layout"),
         (["explain", "allredcue", "4M"], "there is no operation 'allredcue'"),
         (["explain", "allreduce", "4M", "--rank", "4"], "--rank 4 is not one of 4 ranks"),
     ],
@@ -212,3 +215,53 @@ def test_demo_trains_and_measures() -> None:
     assert len(losses) == 3
     assert losses[2] < losses[0] / 2
     assert "latency, 2 ranks" in text
+
+
+@pytest.mark.timeout(150)
+def test_demo_of_a_mixed_job_trains_as_gloo_does() -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("sklearn")
+    text = ok("demo", "--mixed", "--layout", "alpha:1,beta:1", "--epochs", "1", limit=140)
+    assert "2 ranks, 1 host, 2 islands" in text
+    assert "buffers pass through the host's memory" in text
+    assert "0 wrong elements" in text
+    (row,) = re.findall(r"^1 +(\S+) +(\S+) +(\S+) +(\S+)$", text, re.MULTILINE)
+    mixed, gloo, *_ = (float(number) for number in row)
+    assert mixed == pytest.approx(gloo, rel=1e-4)
+    assert 0 < mixed < 2.4  # what guessing costs: log 10
+    assert "losses agree" in text
+
+
+def test_mixed_losses_that_differ_are_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    from dicomm.cli.demo_mixed import Epoch, compare
+
+    gloo = [Epoch(2.0, 0.5), Epoch(1.0, 0.75)]
+    assert compare([Epoch(2.0001, 0.5), Epoch(1.00009, 0.75)], gloo) == 0
+    assert compare([Epoch(2.0, 0.5), Epoch(1.0002, 0.75)], gloo) == 1
+    assert "losses DIFFER: by 2.0e-04" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("layout", ["alpha:2,beta:1,gamma:1", "alpha:1,beta:3", "gamma:2"])
+def test_an_allreduce_of_a_mixed_job_says_where_it_went(
+    layout: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from dicomm.cli.local_ranks import run_ranks
+
+    ranks = sum(int(item.split(":")[1]) for item in layout.split(","))
+    job = [sys.executable, "-m", "dicomm.cli.mixed_job"]
+    assert run_ranks(job, ranks, variables={"DICOMM_SIMULATE": layout}) == 0
+    text = capfd.readouterr().out
+    islands = layout.count(",") + 1
+    assert text.startswith(f"{ranks} ranks, 1 host, {islands} island")
+    assert f"{ranks} ranks: {'islands' if islands > 1 else 'library'}\n" in text
+    table = [line.split() for line in text.partition("What each rank did for it:")[2].splitlines()]
+    rows = {words[0]: words[1:] for words in table if words and words[0].isdigit() and words[1] != "wrong"}
+    at = 0
+    for item in layout.split(","):
+        brand, count = item.split(":")
+        for rank in range(at, at + int(count)):
+            found_brand, calls, called, *_ = rows[str(rank)]
+            assert found_brand == brand
+            assert (calls == "-") == (called == "-") == (count == "1")
+        at += int(count)
+    assert "0 wrong elements" in text

@@ -1,4 +1,4 @@
-"""`dicomm explain --hosts --simulate`: times by hand, the NICs' bytes, what it refuses."""
+"""`dicomm explain`: times by hand, the NICs' bytes, islands, what it refuses."""
 
 from __future__ import annotations
 
@@ -99,9 +99,70 @@ def test_without_simulate_hosts_choose_the_rule() -> None:
     assert "steps of rank 0:" in apart
 
 
+def in_numbers(text: str) -> dict[str, int]:
+    found = re.search(
+        r"rank \d: sends (?P<messages>\d+) messages, (?P<sent>\d+) bytes; receives (?P<received>\d+) bytes;"
+        r".*its library: (?P<calls>\d+) calls, (?P<called>\d+) bytes; "
+        r"its chip: (?P<out>\d+) bytes to the host, (?P<into>\d+) bytes to the chip, "
+        r"scratch (?P<scratch>\d+) bytes",
+        text,
+        re.DOTALL,
+    )
+    assert found, text
+    return {name: int(number) for name, number in found.groupdict().items()}
+
+
+def islands(letters: str, *arguments: str) -> str:
+    done = dicomm("allreduce", "4M", "--islands", letters, *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_islands_exchange_their_sums() -> None:
+    text = islands("AABB", "--rank", "3")
+    assert "4 ranks: islands" in text
+    assert "island 1: ranks 2 3; its library" in text
+    size = 4 << 20
+    row = in_numbers(text)
+    # Each of an island's two ranks takes half of the sums across; the library reduces and spreads the whole.
+    assert (row["sent"], row["received"], row["out"], row["into"]) == (size // 2,) * 4
+    assert row["called"] == 2 * size
+    assert row["calls"] == len(re.findall(r": island (reduce|broadcast) ", text))
+
+
+def test_one_island_is_its_librarys() -> None:
+    row = in_numbers(islands("AAA"))
+    size = 4 << 20
+    # Who has agreed calls: one message without data.
+    assert row == dict.fromkeys(row, 0) | {"messages": 1, "calls": 1, "called": size}
+    wide = in_numbers(islands("AAA", "--dtype", "float16", "--reduce", "avg"))
+    assert wide["called"] == 2 * size
+    assert wide["scratch"] > 0
+
+
+def test_without_a_library_buffers_pass_through_the_host() -> None:
+    text = islands("ABa")
+    assert "buffers pass through the host's memory" in text
+    assert "rounds: 2 " in text
+    row = in_numbers(text)
+    assert (row["calls"], row["out"], row["into"]) == (0, 4 << 20, 4 << 20)
+    # A rank without a chip has no part in that.
+    assert "its chip" not in islands("ABa", "--rank", "2")
+
+
+def test_a_mixed_schedule_is_not_counted_in_rounds() -> None:
+    assert "rounds: not counted: the model knows no chips" in islands("aBB")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--islands", "A2"], "not a letter per rank"),
+        (["--islands", "AB", "--ranks", "3"], "--islands has 2 ranks and --ranks says 3"),
+        (["--islands", "AB", "--hosts", "3"], "--hosts has 3 ranks and --islands 2"),
+        (["--islands", "AABB", "--simulate"], "the model knows no chips"),
+        (["--reduce", "mean"], "no reduction 'mean'"),
+        (["--reduce", "bxor"], "bxor is not defined for float32"),
         (["--hosts", "2,x"], "not a list of ranks per host"),
         (["--hosts", "2,,2"], "not a list of ranks per host"),
         (["--hosts", "0"], "not a list of ranks per host"),

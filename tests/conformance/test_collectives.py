@@ -24,7 +24,7 @@ SIZES = (1, 2, 3, 4, 7)
 
 
 def algorithms() -> dict[str, list[str]]:
-    """By operation, as the library names them: it lists "allreduce:ring". Those of islands are tested apart."""
+    """By operation, as the library names them: it lists "allreduce:ring". test_islands.py has the rest."""
     found: dict[str, list[str]] = {}
     for entry in dicomm.build_info()["algorithms"]:
         operation, name = entry.split(":")

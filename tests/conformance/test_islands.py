@@ -229,3 +229,114 @@ def test_abort_frees_ranks_inside_their_library() -> None:
 
         errors = ranks.errors(leave)
         assert all(isinstance(error, dicomm.Aborted) for error in errors), errors
+
+
+def test_what_went_to_the_library_and_over_the_chips_edge_is_counted() -> None:
+    count = 1 << 17
+
+    def counted(comm: dicomm.Communicator) -> tuple[Any, Any, int]:
+        def now() -> tuple[list[int], list[int], int]:
+            stats = comm.stats()
+            calls, copies = stats["ccl"], stats["context"]["chip"]
+            return (
+                [calls["calls"], calls["bytes"]] if calls else [],
+                [copies["bytes_to_host"], copies["bytes_to_chip"]] if copies else [],
+                sum(peer["bytes_sent"] for peer in stats["peers"]),
+            )
+
+        x = np.ones(count, np.float32)
+        comm.barrier()
+        before = now()
+        comm.allreduce(x)
+        after = now()
+        calls, copies = (
+            [b - a for a, b in zip(*both, strict=True)] for both in list(zip(before, after, strict=True))[:2]
+        )
+        return calls, copies, after[2] - before[2]
+
+    whole, half = 4 * count, 2 * count
+    with job(LAYOUTS["2+2"]) as ranks:
+        for (calls, called), copies, sent in ranks.run(counted):
+            # Both islands reduce everything and spread everything; a rank drives half of it.
+            assert called == 2 * whole
+            assert calls > 0
+            assert calls % 2 == 0
+            assert copies == [half, half]
+            assert sent == half
+    with job(LAYOUTS["one island"]) as ranks:
+        assert ranks.run(counted) == [([1, whole], [0, 0], 0)] * 3
+    with job(("alpha", "", "beta")) as ranks:
+        found = ranks.run(counted)
+        assert [row[0] for row in found] == [[]] * 3  # no island has two ranks
+        assert [row[1] for row in found] == [[whole, whole], [], [whole, whole]]
+
+
+def test_messages_of_chips_are_counted() -> None:
+    with job(("alpha", "beta")) as ranks:
+
+        def exchange(comm: dicomm.Communicator) -> list[int]:
+            x = np.ones(1000 + comm.rank, np.float32)
+            request = comm.irecv(np.empty(1001, np.float32), 1 - comm.rank)
+            comm.send(x, 1 - comm.rank)
+            request.wait()
+            return list(comm.stats()["context"]["chip"].values())
+
+        assert ranks.run(exchange) == [[4000, 4004], [4004, 4000]]
+
+
+def test_explain_tells_of_the_encoding() -> None:
+    with job(LAYOUTS["2+2"], wire_dtype="bfloat16") as ranks:
+        text = ranks.comms[0].explain("allreduce", 1 << 20)
+        assert ": encode wire[" in text
+        assert f"{1 << 20} bytes; receives {1 << 20} bytes" in text  # half of the elements, 2 bytes each
+        assert ": encode wire[" not in ranks.comms[0].explain("allreduce", 1 << 20, reduce="max")
+
+
+def test_explain_tells_of_the_island() -> None:
+    with job(LAYOUTS["2+1+1"]) as ranks:
+        first, *_, last = ranks.run(lambda comm: comm.explain("allreduce", 1 << 20))
+        assert "4 ranks: islands" in first
+        assert "island 0: ranks 0 1; its library" in first
+        assert "island reduce" in first
+        assert "pass through the host's memory" in last
+        small = ranks.run(lambda comm: comm.explain("allreduce", 10, reduce="max"))[0]
+        assert "4 ranks: islands" not in small
+        with pytest.raises(dicomm.InvalidArgument, match="'maximum' is not one of sum"):
+            ranks.comms[0].explain("allreduce", 10, reduce="maximum")
+
+
+@pytest.mark.parametrize("wire", ["bfloat16", "float16", "float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("layout", ["2+2", "2+1+1", "3 and the host"])
+def test_encoded_on_the_wire(layout: str, wire: str) -> None:
+    """Within the encoding's error, the same bits on all ranks, and without drift."""
+    error = {"bfloat16": 2**-8, "float16": 2**-11, "float8_e4m3fn": 2**-4, "float8_e5m2": 2**-3}[wire]
+    rounds, count = 30, 100001
+
+    def run(comm: dicomm.Communicator) -> tuple[bytes, float, float]:
+        inputs = [np.random.default_rng(r).uniform(-1, 1, count).astype(np.float32) for r in range(comm.size)]
+        want = np.sum(inputs, axis=0, dtype=np.float64)
+        out, total = np.empty(count, np.float32), np.zeros(count)
+        for _ in range(rounds):
+            comm.allreduce(inputs[comm.rank], out)
+            total += out
+        exact = np.arange(count, dtype=np.int64)
+        comm.allreduce(exact)  # other dtypes cross as they are
+        assert (exact == np.arange(count) * comm.size).all()
+        return out.tobytes(), float(np.abs(out - want).max()), float(np.abs(total / rounds - want).max())
+
+    with job(LAYOUTS[layout], algorithms=BY_ISLAND, wire_dtype=wire) as ranks:
+        results = ranks.run(run)
+    assert len({bits for bits, _, _ in results}) == 1
+    islands = len(set(LAYOUTS[layout]))
+    once = error * len(LAYOUTS[layout]) * islands  # every island's sum is encoded, and the result
+    assert 0 < results[0][1] <= 2 * once
+    assert results[0][2] <= 4 * once / rounds
+
+
+def test_ranks_must_agree_on_the_encoding() -> None:
+    wires = ("float16", "", "float16", "float16")
+    layout = LAYOUTS["2+2"]
+    with Ranks(4, each=lambda r: {"simulate": layout[r], "wire_dtype": wires[r]}) as ranks:
+        errors = ranks.errors(lambda comm: comm.allreduce(np.zeros(100000, np.float32)))
+        assert any(isinstance(error, dicomm.Mismatch) for error in errors), errors
+        assert all(isinstance(error, dicomm.DicommError) for error in errors), errors

@@ -214,6 +214,8 @@ typedef struct dicomm_chip {
   const char *island; /* "": ranks of one vendor and library form an island; else ranks with equal words do */
   const char *role;   /* "worker", or "reducer": helps to reduce and has no data of its own */
   const dicomm_simulation *simulation; /* NULL: the chip is real */
+  const char *library; /* "": the vendor's, none for "cpu"; "mpi": ranks on the host's processors let MPI do
+                          the inside of their island */
 } dicomm_chip;
 
 typedef struct dicomm_context_options {
@@ -233,7 +235,8 @@ typedef struct dicomm_context_options {
 
 DICOMM_API dicomm_status dicomm_context_create(const dicomm_context_options *options, dicomm_context **out);
 /* JSON object: id, address, sockets_per_peer, eager_bytes, counters (connections, strangers
- * dropped, bytes and messages) under "transports". */
+ * dropped, bytes and messages) under "transports"; chip: null for the host's processors, else the bytes
+ * copied from and to the chip's memory, bytes_to_host and bytes_to_chip. */
 DICOMM_API size_t dicomm_context_info(dicomm_context *context, char *buf, size_t cap);
 /* In a forked child, once, before anything else: drops the child's copies of the sockets without a
  * word to any peer. The context can then only be closed. */
@@ -251,6 +254,10 @@ typedef struct dicomm_comm_options {
   int64_t timeout_ns;      /* default time-out of operations; DEFAULT: 30 min */
   int64_t init_timeout_ns; /* to find all ranks; DEFAULT: timeout_ns */
   const char *algorithms;  /* "" or rules that come before the built-in ones: "allreduce:ring,barrier:tree" */
+  /* 0 or BFLOAT16, FLOAT16, FLOAT8_E4M3FN, FLOAT8_E5M2: sums of float32 cross between hosts and islands so,
+   * where algorithms on two levels reduce them. What rounding loses of a buffer is added to it the next time.
+   */
+  int32_t wire_dtype;
 } dicomm_comm_options;
 
 /* Collective over `size` ranks that share `store`; `prefix` must be new to the store. Blocks until all
@@ -265,8 +272,9 @@ DICOMM_API dicomm_status dicomm_comm_split(dicomm_comm *comm, int32_t color, int
                                            const dicomm_comm_options *options, dicomm_comm **out);
 /* JSON object: name, id, rank, size, seq, timeout_ns, hosts (names), host_of_rank (numbers; ranks of equal
  * number share a machine), failed (null or message), peers: path, messages and bytes each way, per rank there
- * is a connection to; topology: "ranks", what each published of its host, network cards and chip, with the
- * numbers of its host and island, both counted in order of first rank. */
+ * is a connection to; ccl: null where the rank is in no group of a vendor's library, else the library, calls
+ * made and the bytes of the rank's larger buffer in each; topology: "ranks", what each published of its host,
+ * network cards and chip, with the numbers of its host and island, both counted in order of first rank. */
 DICOMM_API size_t dicomm_comm_info(dicomm_comm *comm, char *buf, size_t cap);
 DICOMM_API void dicomm_comm_set_timeout(dicomm_comm *comm, int64_t timeout_ns);
 /* Fails every pending and later operation on all ranks with ABORTED; the first reason wins. Does not block.
@@ -372,6 +380,12 @@ typedef struct dicomm_question {
   const char *algorithms;        /* as in dicomm_comm_options */
   const int32_t *hosts;          /* [ranks]: equal numbers share a host; NULL: one host for all */
   const dicomm_machine *machine; /* NULL: the steps; else the time on this machine, by a model */
+  /* [ranks]: equal numbers share an island, whose library is taken to know every operation, and their buffers
+   * are on chips; -1: the host's processors. NULL: no chips. Not together with machine: the model knows no
+   * chips. */
+  const int32_t *islands;
+  int32_t reduce;     /* allreduce, reduce, reduce_scatter */
+  int32_t wire_dtype; /* as in dicomm_comm_options */
 } dicomm_question;
 
 /* Why: the rule that wins, and the schedule's steps on one rank or its predicted time on all, as text. A

@@ -5,6 +5,7 @@
 #include "base/names.h"
 #include "coll/schedule.h"
 #include "device/host/kernel_table.h"
+#include "device/host/wire_codec.h"
 #include "exec/scratch.h"
 #include "model/machine.h"
 #include "path/explain.h"
@@ -39,6 +40,44 @@ dicomm::Topology read_hosts(const int32_t *hosts, int ranks) {
   return dicomm::topology_of_hosts(std::vector<int>(hosts, hosts + ranks));
 }
 
+// Islands of chips whose libraries know everything; negative numbers: the host's processors.
+Status give_chips(dicomm::Topology &topology, const int32_t *islands) {
+  for (dicomm::RankInfo &rank : topology.ranks) {
+    const int32_t island = islands[&rank - topology.ranks.data()];
+    if (island < 0) continue;
+    rank.chip.vendor = dicomm::concat("chip ", island);
+    rank.chip.library = rank.chip.vendor;
+    rank.chip.reduces.fill(~uint64_t{0});
+    rank.chip.send_recv = rank.chip.converts = true;
+  }
+  return dicomm::form_islands(topology);
+}
+
+// What is said of a reduction.
+Status read_reduction(const dicomm_question &given, dicomm::Question &question) {
+  const auto dtype = static_cast<dicomm_dtype>(given.dtype);
+  const auto reduce = static_cast<dicomm_reduce>(given.reduce);
+  const bool reduces = given.opcode == DICOMM_ALLREDUCE || given.opcode == DICOMM_REDUCE ||
+                       given.opcode == DICOMM_REDUCE_SCATTER;
+  if (reduces && !dicomm::reduction_supported(dtype, reduce)) {
+    return Status::make(DICOMM_NOT_SUPPORTED, dicomm::reduce_name(given.reduce), " is not defined for ",
+                        dicomm::dtype_name(given.dtype));
+  }
+  question.accumulation = dicomm::accumulation_type(dtype);
+  question.widened = question.accumulation != dtype;
+  question.scaled = reduce == DICOMM_PREMUL_SUM || dtype == DICOMM_BOOL;
+  question.reduce = reduce;
+  const bool sums = reduce == DICOMM_SUM || reduce == DICOMM_AVG || reduce == DICOMM_PREMUL_SUM;
+  if (given.wire_dtype != 0 && sums && dtype == DICOMM_FLOAT32) {
+    question.wire = static_cast<dicomm_dtype>(given.wire_dtype);
+    if (!dicomm::can_encode(*question.wire)) {
+      return Status::make(DICOMM_INVALID_ARGUMENT, "wire_dtype ", dicomm::dtype_name(given.wire_dtype),
+                          " is no encoding of float32");
+    }
+  }
+  return {};
+}
+
 Status answer_question(const dicomm_question &given, std::string &text) {
   dicomm::Rules rules;
   DICOMM_TRY(dicomm::Rules::parse(dicomm::text_or_empty(given.algorithms), rules));
@@ -46,13 +85,22 @@ Status answer_question(const dicomm_question &given, std::string &text) {
   question.op = given.opcode;
   question.count = static_cast<uint64_t>(std::max<int64_t>(given.count, 0));
   question.element = std::max<size_t>(dicomm_dtype_size(given.dtype), 1);
-  question.widened = dicomm::accumulation_type(static_cast<dicomm_dtype>(given.dtype)) != given.dtype;
+  DICOMM_TRY(read_reduction(given, question));
   question.size = std::max(given.ranks, 1);
   question.rank = std::clamp(given.rank, 0, question.size - 1);
   question.simulate = given.machine != nullptr;
   question.machine = read_machine(given.machine);
   DICOMM_TRY(question.machine.check());
-  text = dicomm::explain(rules, question, read_hosts(given.hosts, question.size));
+  dicomm::Topology topology = read_hosts(given.hosts, question.size);
+  if (given.islands != nullptr) {
+    if (question.simulate) {
+      return Status::make(DICOMM_INVALID_ARGUMENT,
+                          "a time cannot be predicted for islands: the model knows no chips, neither their "
+                          "libraries nor copies to and from them");
+    }
+    DICOMM_TRY(give_chips(topology, given.islands));
+  }
+  text = dicomm::explain(rules, question, topology);
   return {};
 }
 

@@ -34,6 +34,17 @@ Status DynamicLibrary::open(const std::string &what, const std::vector<std::stri
   return Status::make(DICOMM_NOT_SUPPORTED, "cannot open ", what, ": ", answers, ". ", how);
 }
 
+std::vector<std::string> DynamicLibrary::loaded(const std::vector<std::string> &files) {
+  std::vector<std::string> out;
+  for (const std::string &file : files) {
+    void *handle = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    if (handle == nullptr) continue;
+    ::dlclose(handle);  // gives back this one use of it
+    out.push_back(file);
+  }
+  return out;
+}
+
 void *DynamicLibrary::find(const std::string &symbol) const { return ::dlsym(handle_, symbol.c_str()); }
 
 }  // namespace dicomm

@@ -13,6 +13,8 @@ class DynamicLibrary {
   // The first of `files` that opens: names the loader searches for, or paths. NOT_SUPPORTED says what was
   // tried, what the loader answered and `how` to get it. May block: constructors of the library run.
   Status open(const std::string &what, const std::vector<std::string> &files, const std::string &how);
+  // Those of `files` that this process has already, whoever opened them.
+  static std::vector<std::string> loaded(const std::vector<std::string> &files);
   // Null when the library has no such symbol. Any thread.
   void *find(const std::string &symbol) const;
   // The file that was opened, links resolved: where they install side by side it tells the version.

@@ -1,5 +1,6 @@
 #include "ccl/group_base.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace dicomm {
@@ -28,6 +29,26 @@ Status CclGroupBase::add(const CclTransfer &one) {
   if (one.count == 0) return {};  // on both sides
   if (!collected_) return transfer(one);
   collected_->push_back(one);
+  return {};
+}
+
+Status CclGroupBase::on_one_stream(const std::vector<CclTransfer> &all,
+                                   const std::function<Status(Stream &stream)> &body) {
+  Stream &stream = *all.front().stream;
+  std::vector<Stream *> others;
+  for (const CclTransfer &one : all)
+    if (one.stream != &stream && std::find(others.begin(), others.end(), one.stream) == others.end())
+      others.push_back(one.stream);
+  std::unique_ptr<Event> event;
+  for (Stream *other : others) {
+    DICOMM_TRY(other->record(event));
+    DICOMM_TRY(stream.wait(*event));
+  }
+  DICOMM_TRY(body(stream));
+  for (Stream *other : others) {
+    DICOMM_TRY(stream.record(event));
+    DICOMM_TRY(other->wait(*event));
+  }
   return {};
 }
 

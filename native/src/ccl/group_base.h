@@ -39,6 +39,11 @@ class CclGroupBase : public CclGroup {
   // and closed in here, so that an abort between begin and end leaves nothing of it open.
   virtual Status transfer_together(const std::vector<CclTransfer> &all) = 0;
 
+  // Calls body(stream), which enqueues all on the first one's stream; the others' are joined with it before
+  // and after.
+  static Status on_one_stream(const std::vector<CclTransfer> &all,
+                              const std::function<Status(Stream &stream)> &body);
+
   // For every collective operation; 0 where there is no root.
   Status check_collective(int root) const;
   // Calls body with the Device current, unless the group has ended. ABORTED when it ends meanwhile and body

@@ -21,34 +21,80 @@ Crossing::Crossing(Schedule &schedule, const Problem &problem, const Groups &gro
       rank_(problem.rank),
       element_(problem.element),
       wide_(problem.widened ? sizeof(float) : problem.element),
+      wire_(problem.wire),
       arrived_inputs_(schedule, Space::stage, room, slots_of(groups, problem.rank)),
       arrived_partials_(schedule, Space::acc, room, slots_of(groups, problem.rank)),
-      leaving_(schedule, Space::acc, room, slots_of(groups, problem.rank)) {}
+      leaving_(schedule, Space::acc, room, slots_of(groups, problem.rank)),
+      wire_out_(schedule, Space::wire, room, slots_of(groups, problem.rank)),
+      wire_in_(schedule, Space::wire, room, slots_of(groups, problem.rank)),
+      kept_inputs_(schedule, Space::stage, room, slots_of(groups, problem.rank)),
+      kept_partials_(schedule, Space::acc, room, slots_of(groups, problem.rank)) {}
 
 bool Crossing::as_inputs(int group) const {
   const size_t members = groups_.members(group).size();
   return members == 1 || (members * element_ < wide_ && !groups_.by_library(group));
 }
 
-void Crossing::inputs(int group, Span input, int to, Fold &fold, uint32_t &read) {
-  if (groups_.of(rank_) == group) read = schedule_.send(to, input);
-  if (rank_ != to) return;
-  for (const int member : groups_.members(group)) fold.add(arrived_inputs_.receive(member, input.count));
+Operand Crossing::encode(const Operand &from, uint64_t at) {
+  const Slots::Slot slot = wire_out_.take(from.span.count);
+  slot.used = schedule_.encode(slot.span, from.span, at, {from.ready, slot.used});
+  if (from.used != nullptr) *from.used = slot.used;
+  return {slot.span, slot.used, &slot.used};
 }
 
-void Crossing::partial(int from, int to, uint64_t count, Fold &mine, Fold &theirs) {
-  if (rank_ == from) {
+// What the receivers of `wire` will have.
+Operand Crossing::decode(const Operand &wire, bool input) {
+  const Slots::Slot slot = (input ? kept_inputs_ : kept_partials_).take(wire.span.count);
+  slot.used = schedule_.decode(slot.span, wire.span, {wire.ready, slot.used});
+  return {slot.span, slot.used, &slot.used};
+}
+
+Operand Crossing::receive(int peer, uint64_t count, bool input) {
+  Slots &arrived = input ? arrived_inputs_ : arrived_partials_;
+  if (!encodes()) return arrived.receive(peer, count);
+  const Operand wire = wire_in_.receive(peer, count);
+  const Slots::Slot slot = arrived.take(count);
+  slot.used = *wire.used = schedule_.decode(slot.span, wire.span, {wire.ready, slot.used});
+  return {slot.span, slot.used, &slot.used};
+}
+
+void Crossing::inputs(int group, Span input, int to, Fold &fold, uint32_t &read) {
+  if (groups_.of(rank_) == group) {
+    if (encodes()) {
+      const Operand wire = encode({input, Schedule::kNone, &read}, input.offset);
+      *wire.used = schedule_.send(to, wire.span, {wire.ready});
+    } else {
+      read = schedule_.send(to, input);
+    }
+  }
+  if (rank_ != to) return;
+  for (const int member : groups_.members(group)) fold.add(receive(member, input.count, true));
+}
+
+void Crossing::partial(int from, int to, uint64_t at, uint64_t count, Fold &mine, Fold &theirs) {
+  if (rank_ == from && encodes()) {
+    const Operand wire = encode(mine.end(), at);
+    *wire.used = schedule_.send(to, wire.span, {wire.ready});
+  } else if (rank_ == from) {
     const Slots::Slot slot = leaving_.take(count);
     const uint32_t ready = mine.end(slot.span, false, {slot.used});
     slot.used = schedule_.send(to, slot.span, {ready});
   }
-  if (rank_ == to) theirs.add(arrived_partials_.receive(from, count));
+  if (rank_ == to) theirs.add(receive(from, count, false));
 }
 
-Crossing::Exchanged Crossing::exchange(int peer, const Operand &mine, uint64_t count) {
+// Both sides must add up the same: with an encoding also what has been encoded here.
+Crossing::Exchanged Crossing::exchange(int peer, const Operand &mine, uint64_t at) {
   const bool input = as_inputs(groups_.of(peer));
-  return {schedule_.send(peer, mine.span, {mine.ready}),
-          (input ? arrived_inputs_ : arrived_partials_).receive(peer, count)};
+  if (!encodes()) {
+    return {schedule_.send(peer, mine.span, {mine.ready}), mine, receive(peer, mine.span.count, input)};
+  }
+  const bool own_input = as_inputs(groups_.of(rank_));
+  const Operand wire = encode(mine, at);
+  const Operand kept = decode(wire, own_input);
+  const uint32_t sent = schedule_.send(peer, wire.span, {wire.ready});
+  *wire.used = schedule_.join({sent, kept.ready});
+  return {sent, kept, receive(peer, mine.span.count, input)};
 }
 
 Schedule::After Crossing::spread(const Piece &piece, Span source, Span target, uint32_t ready, uint32_t free,
@@ -56,13 +102,23 @@ Schedule::After Crossing::spread(const Piece &piece, Span source, Span target, u
   if (rank_ != piece.rank) {
     const int group = groups_.of(rank_);
     const bool receives = group != piece.home && group != except && rank_ == piece.driver(groups_, group);
-    return {receives ? schedule_.recv(piece.rank, target, {free}) : ready};
+    if (!receives) return {ready};
+    if (!encodes()) return {schedule_.recv(piece.rank, target, {free})};
+    const Operand wire = wire_in_.receive(piece.rank, target.count);
+    return {*wire.used = schedule_.decode(target, wire.span, {wire.ready, free})};
+  }
+  Operand leaving{source, ready};
+  if (encodes()) {
+    leaving = encode(leaving, piece.offset);
+    ready = schedule_.decode(source, leaving.span, {leaving.ready});  // as all others will have it
   }
   Schedule::After steps{ready};
   for (int i = 1; i < groups_.size(); ++i) {  // not all homes to the first group first
     const int group = wrap(piece.home + i, groups_.size());
-    if (group != except) steps.push_back(schedule_.send(piece.driver(groups_, group), source, {ready}));
+    if (group == except) continue;
+    steps.push_back(schedule_.send(piece.driver(groups_, group), leaving.span, {leaving.ready}));
   }
+  if (encodes()) *leaving.used = schedule_.join(steps);
   return steps;
 }
 

@@ -15,14 +15,16 @@ class Crossing {
   // Every member's `input` to rank `to` of another group, where `fold` gets it in rank order. `read` becomes
   // the step that reads this rank's.
   void inputs(int group, Span input, int to, Fold &fold, uint32_t &read);
-  // What `mine` holds at rank `from` to rank `to`, unfinished, where `theirs` gets it.
-  void partial(int from, int to, uint64_t count, Fold &mine, Fold &theirs);
-  // `mine` to `peer` and the peer's to this rank. `sent`: `mine` has left.
+  // What `mine` holds at rank `from` of the buffer's elements [at, at + count) to rank `to`, unfinished,
+  // where `theirs` gets it.
+  void partial(int from, int to, uint64_t at, uint64_t count, Fold &mine, Fold &theirs);
+  // `mine`, the elements from `at` on, to `peer` and the peer's to this rank. `sent`: it has left. What is
+  // here called mine is what the peer has of it.
   struct Exchanged {
     uint32_t sent;
-    Operand theirs;
+    Operand mine, theirs;
   };
-  Exchanged exchange(int peer, const Operand &mine, uint64_t count);
+  Exchanged exchange(int peer, const Operand &mine, uint64_t at);
   // From the piece's own driver, who has it in `source` after `ready`, to the drivers of all other groups but
   // `except`; they let go of what was in `target` after `free`. Returns since when this rank has it, and then
   // the steps that read `source`.
@@ -30,11 +32,18 @@ class Crossing {
                          int except = -1);
 
  private:
+  bool encodes() const { return wire_.has_value(); }
+  Operand encode(const Operand &from, uint64_t at);
+  Operand decode(const Operand &wire, bool input);
+  Operand receive(int peer, uint64_t count, bool input);
+
   Schedule &schedule_;
   const Groups &groups_;
   const int rank_;
   const size_t element_, wide_;
+  const std::optional<dicomm_dtype> wire_;
   Slots arrived_inputs_, arrived_partials_, leaving_;
+  Slots wire_out_, wire_in_, kept_inputs_, kept_partials_;
 };
 
 }  // namespace dicomm::coll

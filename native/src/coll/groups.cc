@@ -10,7 +10,13 @@ namespace {
 // core's cache and that the first and the last, with which not everybody can help, are a small part of the
 // whole.
 constexpr uint64_t kPieceBytes = 256 << 10;
+// A library's call costs more than a message, and a copy from a chip too.
+constexpr uint64_t kLibraryPieceBytes = 512 << 10;
 constexpr uint64_t kMostPieces = 1024;  // then they get larger, so that schedules stay short
+
+uint64_t piece_bytes(const Groups &groups) {
+  return groups.any_by_library() ? kLibraryPieceBytes : kPieceBytes;
+}
 
 uint64_t ceil_div(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
@@ -71,7 +77,7 @@ int Piece::driver(const Groups &groups, int group) const {
 Pieces cut_evenly(const Groups &groups, const std::vector<int> &homes, uint64_t count, size_t element) {
   const uint64_t n = homes.size();
   const uint64_t drivers = static_cast<uint64_t>(groups.largest());
-  const uint64_t wanted = ceil_div(count * element, n * drivers * kPieceBytes);
+  const uint64_t wanted = ceil_div(count * element, n * drivers * piece_bytes(groups));
   const uint64_t each = std::clamp<uint64_t>(wanted, 1, std::max<uint64_t>(kMostPieces / (n * drivers), 1));
   const uint64_t rows = each * drivers;
   Pieces pieces;
@@ -95,7 +101,7 @@ Pieces cut_evenly(const Groups &groups, const std::vector<int> &homes, uint64_t 
 
 Pieces cut_blocks(const Groups &groups, const std::vector<uint64_t> &counts, size_t element) {
   const Blocks blocks(counts);
-  const uint64_t room = std::max({ceil_div(blocks.total(), kMostPieces), kPieceBytes / element, uint64_t{1}});
+  const uint64_t room = std::max({ceil_div(blocks.total(), kMostPieces), piece_bytes(groups) / element, uint64_t{1}});
   const size_t size = counts.size();
   std::vector<uint64_t> cuts(size);
   std::vector<int> first(size), rows(static_cast<size_t>(groups.size()));

@@ -13,7 +13,7 @@ size_t slots_of(const Groups &groups, int rank) {
 }
 
 // By library: pieces that one rank has under way from its chip. No fewer than the library runs ahead (Lag).
-constexpr size_t kConverted = 4, kSummed = 8;
+constexpr size_t kConverted = 4, kSummed = 12;
 
 }  // namespace
 

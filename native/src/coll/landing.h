@@ -49,7 +49,7 @@ class Lag {
   void finish();
 
  private:
-  static constexpr size_t kPieces = 4;
+  static constexpr size_t kPieces = 12;
   const size_t pieces_;
   std::deque<std::function<void()>> later_;
 };

@@ -1,5 +1,6 @@
 #include "coll/schedule.h"
 
+#include <algorithm>
 #include <numeric>
 #include <sstream>
 
@@ -66,6 +67,24 @@ uint32_t Schedule::to_chip(Span dst, Span a, const After &after) {
   return append(step, after);
 }
 
+uint32_t Schedule::encode(Span wire, Span a, uint64_t at, const After &after) {
+  scratch(Space::residual) = std::max(scratch(Space::residual), at + a.count);
+  Step step;
+  step.kind = StepKind::encode;
+  step.dst = wire;
+  step.a = a;
+  step.b = {Space::residual, at, a.count};
+  return append(step, after);
+}
+
+uint32_t Schedule::decode(Span dst, Span wire, const After &after) {
+  Step step;
+  step.kind = StepKind::decode;
+  step.dst = dst;
+  step.a = wire;
+  return append(step, after);
+}
+
 uint32_t Schedule::ccl(CclCall call, int peer, Span dst, Span a, const After &after) {
   Step step;
   step.kind = StepKind::ccl;
@@ -100,7 +119,8 @@ namespace {
 
 const char *space_name(Space space) {
   static constexpr const char *kNames[kSpaces] = {"input",    "output",     "acc",        "stage",
-                                                  "chip_acc", "chip_stage", "host_input", "host_output"};
+                                                  "chip_acc", "chip_stage", "host_input", "host_output",
+                                                  "wire",     "residual"};
   return kNames[static_cast<size_t>(space)];
 }
 
@@ -139,6 +159,12 @@ std::string Schedule::describe() const {
         break;
       case StepKind::to_chip:
         out << "to chip " << step.dst << " = " << step.a;
+        break;
+      case StepKind::encode:
+        out << "encode " << step.dst << " = " << step.a << " and " << step.b;
+        break;
+      case StepKind::decode:
+        out << "decode " << step.dst << " = " << step.a;
         break;
       case StepKind::ccl:
         out << "island " << call_name(step.call) << ' ' << step.dst << " = " << step.a;

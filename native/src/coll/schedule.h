@@ -12,6 +12,10 @@
 // and stage on the host as always, and four more spaces appear:
 //   chip_acc, chip_stage        as acc and stage, in the chip's memory
 //   host_input, host_output     images of input and output on the host
+// Where what crosses between groups is encoded in fewer bytes (Problem::wire):
+//   wire      encoded elements under way
+//   residual  by element of the operation's buffer: what encoding lost of it, kept from one operation on the
+//             same buffer to the next
 // Scratch sizes are the Schedule's to choose. An operation is widened when its accumulation type is not
 // dtype; when it is not, output may hold partial results as acc does.
 //
@@ -23,6 +27,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,8 +38,19 @@
 
 namespace dicomm {
 
-enum class Space : uint8_t { input, output, acc, stage, chip_acc, chip_stage, host_input, host_output };
-inline constexpr size_t kSpaces = 8;
+enum class Space : uint8_t {
+  input,
+  output,
+  acc,
+  stage,
+  chip_acc,
+  chip_stage,
+  host_input,
+  host_output,
+  wire,
+  residual
+};
+inline constexpr size_t kSpaces = 10;
 
 struct Span {
   Space space = Space::input;
@@ -49,6 +65,8 @@ enum class StepKind : uint8_t {
   reduce,  // dst = a op b, elementwise, in this order (rounding depends on it); dst may be a or b
   to_host,
   to_chip,  // dst = a, between the chip's memory and the host's; the element types are equal
+  encode,   // dst (wire) = a + b (residual), rounded; b = what rounding lost
+  decode,   // dst = a (wire)
   ccl,      // a call of the vendor's library, by all ranks of the island at the same place in their order
 };
 
@@ -104,6 +122,8 @@ struct Schedule {
   uint32_t reduce(Span dst, Span a, Span b, bool finish, const After &after = {});
   uint32_t to_host(Span dst, Span a, const After &after = {});
   uint32_t to_chip(Span dst, Span a, const After &after = {});
+  uint32_t encode(Span wire, Span a, uint64_t at, const After &after = {});  // at: a's place in the buffer
+  uint32_t decode(Span dst, Span wire, const After &after = {});
   uint32_t ccl(CclCall call, int peer, Span dst, Span a, const After &after = {});
   // One step for all of `after`; moves nothing.
   uint32_t join(const After &after);
@@ -155,7 +175,8 @@ struct Problem {
   // gather, scatter: the counts differ, and only the root knows them all; elsewhere all but the rank's own
   // are 0.
   bool uneven = false;
-  bool on_chip = false;  // this rank's buffers are its chip's memory
+  std::optional<dicomm_dtype> wire;  // what crosses between groups is encoded so
+  bool on_chip = false;              // this rank's buffers are its chip's memory
   // The size the rules go by, equal on all ranks: the largest buffer; 0 in alltoall and where counts are
   // uneven, because ranks do not know one another's counts.
   uint64_t bytes() const;

@@ -40,7 +40,7 @@ struct Reduction {
     const int driver = piece.driver(groups, group);
     Fold sum(schedule, partials_leaving);
     inside_leaving.collect(group, input, driver, sum, read);
-    crossing.partial(driver, at, input.count, sum, into);
+    crossing.partial(driver, at, piece.offset, input.count, sum, into);
   }
 
   // The contributions of all groups but `except`, the one of `at` first.
@@ -101,9 +101,8 @@ Schedule allreduce_exchange(const Problem &problem, const Groups &groups) {
     Fold own = r.fold();
     r.inside.collect(group, input, driver, own, read);
     if (problem.rank == driver) {
-      const Operand mine = own.end();
       const int peer = piece.driver(groups, 1 - group);
-      const auto [sent, theirs] = r.crossing.exchange(peer, mine, piece.count);
+      const auto [sent, mine, theirs] = r.crossing.exchange(peer, own.end(), piece.offset);
       Fold sum = r.fold();
       sum.add(group == 0 ? mine : theirs);
       sum.add(group == 0 ? theirs : mine);
@@ -177,7 +176,7 @@ Schedule reduce(const Problem &problem, const Groups &groups) {
     } else if (crosses) {
       Fold others = r.fold();
       r.contribute_all(piece, input, piece.rank, others, read, root_group);
-      r.crossing.partial(piece.rank, owner, piece.count, others, sum);
+      r.crossing.partial(piece.rank, owner, piece.offset, piece.count, others, sum);
     }
     if (me == owner && me == problem.root) {
       r.end(sum, output, read);

@@ -54,13 +54,17 @@ uint64_t reduced_by(const CclCapabilities &library, dicomm_reduce op, bool simul
 ChipInfo chip_of(const ChipOptions &options, const Device &device, const Ccl &ccl) {
   const CclCapabilities library = ccl.capabilities();
   ChipInfo chip;
-  chip.simulated = options.simulated;
-  chip.name = device.describe();
-  chip.arch = options.simulated ? "simulated" : "";
+  if (options.simulated || options.vendor != "cpu") {
+    chip.simulated = options.simulated;
+    chip.name = device.describe();
+    chip.arch = options.simulated ? "simulated" : "";
+    chip.memory_bytes = options.simulation.memory_bytes;
+    chip.dtypes = options.simulated ? options.simulation.dtypes & all_dtypes() : all_dtypes();
+  } else {
+    chip = host_processors();
+  }
   chip.library = ccl.name();
   chip.library_version = static_cast<uint32_t>(library.version);
-  chip.memory_bytes = options.simulation.memory_bytes;
-  chip.dtypes = options.simulated ? options.simulation.dtypes & all_dtypes() : all_dtypes();
   for (size_t op = 0; op < kReduces; ++op) {
     chip.reduces[op] = reduced_by(library, static_cast<dicomm_reduce>(op), options.simulated);
   }
@@ -94,7 +98,8 @@ dicomm_chip ChipOptions::view(dicomm_simulation &simulation_out) const {
           .index = index,
           .island = island.c_str(),
           .role = role.c_str(),
-          .simulation = simulated ? &simulation_out : nullptr};
+          .simulation = simulated ? &simulation_out : nullptr,
+          .library = library.c_str()};
 }
 
 Status open_chip(const ChipOptions &options, const std::string &address, OpenedChip &out) {

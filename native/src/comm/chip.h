@@ -16,6 +16,7 @@ struct ChipOptions {
   int32_t index = 0;
   std::string island;
   std::string role = "worker";
+  std::string library;
   bool simulated = false;
   dicomm_simulation simulation{};  // when simulated; `lacks` is below
   std::string lacks;
@@ -26,8 +27,8 @@ struct ChipOptions {
   dicomm_chip view(dicomm_simulation &simulation_out) const;
 };
 
-// Opens the chip and its vendor's collective library (none for the host's processors) and tells what a rank
-// can say of them. address: numeric, of this process. May block.
+// Opens the chip and its collective library (none for the host's processors, unless one is asked for) and
+// tells what a rank can say of them. address: numeric, of this process. May block.
 struct OpenedChip {
   std::unique_ptr<Device> device;
   std::unique_ptr<Ccl> ccl;

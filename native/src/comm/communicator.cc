@@ -92,8 +92,8 @@ Status Communicator::start_point_to_point(const dicomm_op &op, Nanos timeout, Re
 
 Status Communicator::start_collective(const dicomm_op &op, Nanos timeout, Request *&out) {
   Collective::Plan plan;
-  DICOMM_TRY(
-      plan_collective(op, {setup_.topology, rules_, libraries_, rank(), context_.chip(), programs_}, plan));
+  DICOMM_TRY(plan_collective(
+      op, {setup_.topology, rules_, libraries_, rank(), context_.chip(), setup_.wire, programs_}, plan));
   const bool on_chip = plan.program->schedule.on_chip;
   if (on_chip) {
     Collective::take_chip_memory(*context_.chip(), plan);
@@ -107,6 +107,10 @@ Status Communicator::start_collective(const dicomm_op &op, Nanos timeout, Reques
   auto lock = engine_.lock();
   DICOMM_TRY(failed_);
   plan.seq = next_seq_;
+  if (plan.wire) {
+    plan.residual =
+        residuals_.of(plan.input.base(), op.opcode, plan.program->schedule.scratch(Space::residual));
+  }
   const Fingerprint mine = plan.fingerprint;
   auto *request = Collective::make(
       {engine_, messenger_, *channel_, *this, context_.scratch(), context_.chip(), lane_.get()},
@@ -150,9 +154,10 @@ void Communicator::probe() {
   if (!failed_.ok()) return;
   if (lane_) {
     const Status noticed = lane_->async_error();
-    if (!noticed.ok()) return fail(noticed);
+    if (!noticed.ok() && suspicious_) return fail(noticed);
+    suspicious_ = !noticed.ok();  // by the next time it may be known by name what it was
   }
-  bool again = false;
+  bool again = suspicious_;
   for (Request *request : engine_.active(this)) {
     if (auto *collective = dynamic_cast<Collective *>(request)) {
       again = true;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "comm/context.h"
+#include "comm/residuals.h"
 #include "exec/collective.h"
 #include "exec/point_to_point.h"
 #include "path/libraries.h"
@@ -31,6 +32,7 @@ class Communicator final : private ChannelOwner, private CollectiveOwner {
     Topology topology;
     std::string name;
     std::string algorithms;  // user rules
+    std::optional<dicomm_dtype> wire;
     Nanos timeout = 0;
   };
 
@@ -92,6 +94,7 @@ class Communicator final : private ChannelOwner, private CollectiveOwner {
   Rules rules_;
   LibrarySet libraries_;
   ProgramCache programs_;
+  Residuals residuals_;
   const std::shared_ptr<Spares<PointToPoint>> pair_spares_ = std::make_shared<Spares<PointToPoint>>();
   std::unique_ptr<ChipLane> lane_;  // null: the rank has no chip
   Channel *channel_ = nullptr;
@@ -101,8 +104,9 @@ class Communicator final : private ChannelOwner, private CollectiveOwner {
   std::array<Fingerprint, kHistory> history_{};           // by seq modulo kHistory
   std::map<int, std::pair<int64_t, Fingerprint>> ahead_;  // probes for collectives not started here, by rank
   uint64_t splits_ = 0;
-  bool left_well_ = false;  // nothing was pending nor had failed
-  bool probing_ = false;    // a timer is set
+  bool left_well_ = false;   // nothing was pending nor had failed
+  bool probing_ = false;     // a timer is set
+  bool suspicious_ = false;  // the island's library has failed
   Reactor::Timer probe_timer_{};
 };
 

@@ -110,11 +110,16 @@ std::string Context::info() {
     transports += concat(transports.empty() ? "" : ", ", json_string(transport->name()), ": {",
                          transport->counters(), "}");
   }
+  std::string chip = "null";
+  if (chip_) {
+    const Chip::Copied copied = chip_->copied();
+    chip = concat("{\"bytes_to_host\": ", copied.to_host, ", \"bytes_to_chip\": ", copied.to_chip, "}");
+  }
   return concat("{\"id\": ", json_string(hex(self_.id)), ", \"host\": ", json_string(self_.host),
                 ", \"address\": ", json_string(self_.address),
                 ", \"sockets_per_peer\": ", options_.sockets_per_peer,
                 ", \"eager_bytes\": ", options_.eager_bytes, ", \"spin_ns\": ", engine_.spin(),
-                ", \"transports\": {", transports, "}}");
+                ", \"transports\": {", transports, "}, \"chip\": ", chip, "}");
 }
 
 }  // namespace dicomm

@@ -19,12 +19,19 @@ std::string Communicator::info() {
                     ", \"messages_received\": ", link->messages_received,
                     ", \"bytes_received\": ", link->bytes_received, "}");
   }
+  std::string library = "null";
+  if (lane_ && lane_->has_library()) {
+    const ChipLane::Calls calls = lane_->calls();
+    library = concat("{\"library\": ", json_string(context_.ccl()->name()), ", \"calls\": ", calls.count,
+                     ", \"bytes\": ", calls.bytes, "}");
+  }
   const int64_t timeout = setup_.timeout == kNever ? int64_t{DICOMM_TIMEOUT_NEVER} : setup_.timeout;
   return concat("{\"name\": ", json_string(setup_.name), ", \"id\": \"", std::hex, setup_.id, std::dec,
                 "\", \"rank\": ", rank(), ", \"size\": ", size(), ", \"seq\": ", next_seq_,
                 ", \"timeout_ns\": ", timeout, ", \"hosts\": [", hosts, "], \"host_of_rank\": [",
                 host_of_rank, "], \"failed\": ", failed_.ok() ? "null" : json_string(failed_.message()),
-                ", \"peers\": [", peers, "], \"topology\": ", to_json(setup_.topology), "}");
+                ", \"peers\": [", peers, "], \"ccl\": ", library,
+                ", \"topology\": ", to_json(setup_.topology), "}");
 }
 
 }  // namespace dicomm

@@ -170,6 +170,7 @@ Fingerprint fingerprint_of(const dicomm_op &op, const Problem &problem, const Al
   f.reduce = reducing(op.opcode) ? static_cast<uint8_t>(op.reduce) : 0;
   f.root = rooted(op.opcode) ? op.peer : -1;
   f.plan = hash(2166136261u, algorithm.name, std::strlen(algorithm.name));
+  if (problem.wire) f.plan = hash(f.plan, &*problem.wire, sizeof *problem.wire);
   f.count = problem.count;
   if (op.opcode == DICOMM_ALLGATHER || op.opcode == DICOMM_REDUCE_SCATTER) {
     f.plan = hash(f.plan, problem.counts.data(), problem.counts.size() * sizeof problem.counts[0]);
@@ -269,7 +270,10 @@ Status plan_collective(const dicomm_op &op, const Planning &planning, Collective
     problem.libraries =
         planning.libraries.use(problem.op, accumulation_type(dtype), reduce, problem.widened, problem.scaled);
   }
+  const bool sum = op.reduce == DICOMM_SUM || op.reduce == DICOMM_AVG || op.reduce == DICOMM_PREMUL_SUM;
+  if (reducing(op.opcode) && sum && dtype == DICOMM_FLOAT32) problem.wire = planning.wire;
   plan.program = program_for(problem, planning);
+  if (plan.program->schedule.scratch(Space::residual) > 0) plan.wire = problem.wire;
   plan.opcode = problem.op;
   plan.reducing = reducing(op.opcode);
   plan.fingerprint = fingerprint_of(op, problem, *plan.program->algorithm);

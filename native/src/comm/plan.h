@@ -14,7 +14,8 @@ struct Planning {
   const Rules &rules;
   const LibrarySet &libraries;
   int rank;
-  const Chip *chip;  // null: none
+  const Chip *chip;                  // null: none
+  std::optional<dicomm_dtype> wire;  // for what crosses of sums of float32
   ProgramCache &programs;
 };
 

@@ -29,6 +29,7 @@ Status Communicator::split(int32_t color, int32_t key, const dicomm_comm_options
   Setup child;
   child.timeout = setup_.timeout;
   child.algorithms = setup_.algorithms;
+  child.wire = setup_.wire;
   Nanos init = child.timeout;
   if (options != nullptr) {
     if (options->timeout_ns != DICOMM_TIMEOUT_DEFAULT) init = child.timeout = options->timeout_ns;

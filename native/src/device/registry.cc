@@ -4,6 +4,7 @@
 
 #include "device/acl/device.h"
 #include "device/cuda/device.h"
+#include "device/processor/device.h"
 #include "device/sim/device.h"
 
 namespace dicomm {
@@ -17,7 +18,11 @@ Status open_device(const dicomm_chip &chip, std::unique_ptr<Device> &out) {
     return {};
   }
   const std::string_view vendor = chip.vendor == nullptr ? "" : chip.vendor;
-  if (vendor == "cpu") return {};
+  const bool served = chip.library != nullptr && chip.library[0] != 0;
+  if (vendor == "cpu") {
+    if (served) out = std::make_unique<ProcessorDevice>();
+    return {};
+  }
   if (const CudaMember *member = find_cuda_member(vendor)) return CudaDevice::open(*member, chip.index, out);
   if (vendor == "ascend") return AclDevice::open(acl_files(), chip.index, out);
   std::string known = "cpu, ascend";

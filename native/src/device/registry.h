@@ -7,7 +7,8 @@
 
 namespace dicomm {
 
-// `out` stays null for "cpu": operations on host memory need no Device. INVALID_ARGUMENT lists the vendors
+// `out` stays null for "cpu", unless chip.library names what serves it: operations on host memory need no
+// Device. INVALID_ARGUMENT lists the vendors
 // when chip.vendor is none of them, NOT_SUPPORTED says which run time is missing and where it comes from.
 // chip.simulation, where it is given, decides alone. May block.
 Status open_device(const dicomm_chip &chip, std::unique_ptr<Device> &out);

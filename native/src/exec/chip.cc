@@ -66,13 +66,23 @@ void Chip::close(Nanos timeout) {
   in_.reset();
 }
 
+Status Chip::to_host(Stream &stream, void *host, const void *device, size_t bytes) {
+  copied_.to_host += bytes;
+  return stream.copy_to_host(host, device, bytes);
+}
+
+Status Chip::to_chip(Stream &stream, void *device, const void *host, size_t bytes) {
+  copied_.to_chip += bytes;
+  return stream.copy_to_device(device, host, bytes);
+}
+
 Status Chip::to_host(ChipTask &task, void *host, const void *device, size_t bytes) {
-  DICOMM_TRY(out_->copy_to_host(host, device, bytes));
+  DICOMM_TRY(to_host(*out_, host, device, bytes));
   return watch(task, *out_);
 }
 
 Status Chip::to_chip(ChipTask &task, void *device, const void *host, size_t bytes) {
-  DICOMM_TRY(in_->copy_to_device(device, host, bytes));
+  DICOMM_TRY(to_chip(*in_, device, host, bytes));
   return watch(task, *in_);
 }
 

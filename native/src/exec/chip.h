@@ -30,9 +30,11 @@ class ChipTaskOwner {
 // A piece of work on a stream. The owner keeps it, and the memory it touches, until on_chip_done.
 struct ChipTask {
   ChipTaskOwner *owner = nullptr;
-  uint32_t index = 0;  // the owner's note: the step
-  bool ready = false;  // in a lane: what it waits for is there
-  bool quiet = false;  // enqueues nothing itself: a call within a group of the library's
+  uint32_t index = 0;          // the owner's note: the step
+  bool ready = false;          // in a lane: what it waits for is there
+  bool quiet = false;          // enqueues nothing itself: a call within a group of the library's
+  bool calls_library = false;  // in a lane, with `bytes` of this rank's
+  uint64_t bytes = 0;
   // The chip's own.
   class Chip *chip = nullptr;
   std::unique_ptr<Event> event;
@@ -58,6 +60,14 @@ class Chip final : private Poller {
   // Lock held. The task is done when the bytes are there.
   Status to_host(ChipTask &task, void *host, const void *device, size_t bytes);
   Status to_chip(ChipTask &task, void *device, const void *host, size_t bytes);
+  // The same in the order of another stream, which tells when they are there.
+  Status to_host(Stream &stream, void *host, const void *device, size_t bytes);
+  Status to_chip(Stream &stream, void *device, const void *host, size_t bytes);
+  // Bytes of all these copies since the chip was opened, started ones included. Lock held.
+  struct Copied {
+    uint64_t to_host = 0, to_chip = 0;
+  };
+  Copied copied() const { return copied_; }
   // Nothing is copied: the task is done when all copies to the host so far are.
   Status after_copies(ChipTask &task) { return watch(task, *out_); }
   // Copies from now on start after the work that is on `stream` now.
@@ -84,6 +94,7 @@ class Chip final : private Poller {
   std::unique_ptr<Device> device_;
   std::shared_ptr<ScratchPool> memory_, pinned_;
   std::unique_ptr<Stream> out_, in_;
+  Copied copied_;
   std::mutex mutex_;  // after the engine lock
   ChipTask *done_ = nullptr, **last_done_ = &done_;
   bool asleep_ = false;  // the engine must be woken

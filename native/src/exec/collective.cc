@@ -3,8 +3,16 @@
 #include <algorithm>
 
 #include "base/names.h"
+#include "device/host/wire_codec.h"
 
 namespace dicomm {
+
+namespace {
+
+// Room per element in the wire space: no encoding takes more, not even of one element.
+constexpr uint64_t kWireRoom = 8;
+
+}  // namespace
 
 Collective *Collective::make(const Place &place, Plan plan) {
   Collective *made = plan.program->spares.take();
@@ -44,6 +52,7 @@ void Collective::prepare(Plan plan) {
   probed.clear();
   under_way_ = 0;
   ending_ = {};
+  if (plan_.wire) place_.memory.provide(wire_, plan_.program->schedule.scratch(Space::wire) * kWireRoom);
   if (on_chip()) {
     use_chip_memory();
   } else {
@@ -103,6 +112,7 @@ void Collective::release_memory() {
   packed_output_ = {};
   acc_.trim();
   stage_.trim();
+  wire_.trim();
 }
 
 std::byte *Collective::address(const Span &span) const {
@@ -123,11 +133,16 @@ std::byte *Collective::address(const Span &span) const {
       return plan_.chip.host_input.get() + span.offset * element_;
     case Space::host_output:
       return plan_.chip.host_output.get() + span.offset * element_;
+    case Space::wire:
+      return wire_.get() + span.offset * kWireRoom;
+    case Space::residual:
+      return reinterpret_cast<std::byte *>(plan_.residual.get() + span.offset);
   }
   return nullptr;
 }
 
 uint64_t Collective::bytes_of(const Span &span) const {
+  if (span.space == Space::wire) return encoded_bytes(*plan_.wire, span.count);
   return span.count * (span.space == Space::acc || span.space == Space::chip_acc ? wide_ : element_);
 }
 
@@ -186,6 +201,14 @@ std::optional<Status> Collective::begin(uint32_t index) {
       reduce_elements(plan_.arithmetic, address(step.dst), form(step.dst), address(step.a), form(step.a),
                       address(step.b), form(step.b), step.a.count, step.finish);
       return Status();
+    case StepKind::encode:
+      encode_elements(*plan_.wire, address(step.dst), reinterpret_cast<const float *>(address(step.a)),
+                      reinterpret_cast<float *>(address(step.b)), step.a.count);
+      return Status();
+    case StepKind::decode:
+      decode_elements(*plan_.wire, reinterpret_cast<float *>(address(step.dst)), address(step.a),
+                      step.a.count);
+      return Status();
     case StepKind::to_host:
     case StepKind::to_chip:
     case StepKind::ccl:
@@ -231,6 +254,7 @@ void Collective::finish() {
 
 void Collective::fail(const Status &why) {
   if (done() || !ending_.ok()) return;
+  forget_blame();
   for (SendTask &task : sends_) place_.messenger.cancel(place_.channel, task);
   for (RecvTask &task : receives_) place_.messenger.cancel(place_.channel, task);
   if (place_.lane != nullptr && under_way_ > 0) under_way_ -= place_.lane->take_back(*this);

@@ -42,8 +42,10 @@ class Collective final : public Request, private TransferOwner, private ChipTask
     Fingerprint fingerprint;
     BlockList input, output;
     bool stage_input = false;  // input shares memory with output in a way the schedule does not allow for
-    bool on_chip = false;      // the buffers are the chip's memory
-    void *stream = nullptr;    // the work behind which the buffers are filled
+    std::optional<dicomm_dtype> wire;   // the encoding of what crosses
+    std::shared_ptr<float[]> residual;  // what it lost before
+    bool on_chip = false;               // the buffers are the chip's memory
+    void *stream = nullptr;             // the work behind which the buffers are filled
     ChipMemory chip;
   };
   struct Place {  // where it runs; outlives it
@@ -99,6 +101,8 @@ class Collective final : public Request, private TransferOwner, private ChipTask
   Status compute(const Step &step, Stream &stream) const;
   Status run_on_lane(const ChipTask &task, Stream &stream, CclGroup *group) override;
   void on_chip_done(ChipTask &task, const Status &status) override;
+  void blame_library(const Status &why);
+  void forget_blame();
   void end_when_idle(const Status &why);
 
   std::byte *address(const Span &span) const;
@@ -110,7 +114,7 @@ class Collective final : public Request, private TransferOwner, private ChipTask
   Plan plan_;
   std::byte *input_ = nullptr;
   std::byte *output_ = nullptr;
-  Scratch packed_input_, packed_output_, acc_, stage_;
+  Scratch packed_input_, packed_output_, acc_, stage_, wire_;
   size_t element_ = 0, wide_ = 0;
   std::vector<uint32_t> missing_;  // per step: dependencies that have not completed
   std::vector<SendTask> sends_;
@@ -124,6 +128,9 @@ class Collective final : public Request, private TransferOwner, private ChipTask
   size_t under_way_ = 0;                               // chip tasks
   Status ending_;                                      // how it will have ended when none is
   Reactor::Timer patience_{};
+  static constexpr Nanos kBlame = 250 * kMillisecond;
+  bool blamed_ = false;
+  Reactor::Timer blame_{};
 };
 
 }  // namespace dicomm

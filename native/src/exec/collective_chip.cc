@@ -1,6 +1,7 @@
 // What a Collective does on its rank's chip.
 
-#include <cstring>
+#include <algorithm>
+#include <utility>
 
 #include "exec/collective.h"
 
@@ -53,6 +54,9 @@ Status Collective::begin_on_chip() {
     const bool grouped =
         step.call == CclCall::begin || step.call == CclCall::send || step.call == CclCall::recv;
     task.quiet = step.kind == StepKind::ccl ? grouped : step.dst.count == 0;
+    task.calls_library =
+        step.kind == StepKind::ccl && step.call != CclCall::begin && step.call != CclCall::end;
+    task.bytes = std::max(bytes_of(step.a), bytes_of(step.dst));
     ++under_way_;
     place_.lane->append(task);
   }
@@ -73,7 +77,7 @@ Status Collective::pack_on_chip() {
       std::byte *const host =
           plan_.chip.carried.get() + (into == plan_.chip.input.get() ? 0 : plan_.input.bytes());
       list.pack(host);
-      return stream.copy_to_device(into, host, list.bytes());
+      return place_.chip->to_chip(stream, into, host, list.bytes());
     }
     Status status;
     list.each([&](const std::byte *data, uint64_t bytes, uint64_t offset) {
@@ -116,8 +120,8 @@ Status Collective::unpack_on_chip() {
     });
     DICOMM_TRY(status);
   } else {
-    DICOMM_TRY(
-        stream.copy_to_host(plan_.chip.carried.get() + plan_.input.bytes(), from, plan_.output.bytes()));
+    DICOMM_TRY(place_.chip->to_host(stream, plan_.chip.carried.get() + plan_.input.bytes(), from,
+                                    plan_.output.bytes()));
   }
   DICOMM_TRY(place_.chip->watch(chip_tasks_.back(), stream));
   ++under_way_;
@@ -212,11 +216,35 @@ void Collective::on_chip_done(ChipTask &task, const Status &status) {
     release();
     return;
   }
-  if (&task != &chip_tasks_.back()) return ended(task.index, status, -1);
+  if (&task != &chip_tasks_.back()) {
+    // Libraries tell of failed work by themselves, not through the stream.
+    const bool called = plan_.program->schedule.steps[task.index].kind == StepKind::ccl;
+    const Status told = status.ok() && called ? place_.lane->async_error() : status;
+    return called && !told.ok() ? blame_library(told) : ended(task.index, told, -1);
+  }
   if (!status.ok()) return place_.owner.on_collective_failed(describe(status));
   if (!plan_.on_chip) plan_.output.unpack(plan_.chip.carried.get() + plan_.input.bytes());
   release_memory();
   place_.engine.complete(*this, {});
+}
+
+// A library fails when one of its ranks dies or aborts, and mostly cannot say more. The communicator hears of
+// that too, by name; it gets the time to.
+void Collective::blame_library(const Status &why) {
+  if (blamed_) return;
+  blamed_ = true;
+  retain();
+  blame_ = place_.engine.reactor().at(now() + kBlame, [this, why] {
+    blamed_ = false;
+    place_.owner.on_collective_failed(describe(why));
+    release();
+  });
+}
+
+void Collective::forget_blame() {
+  if (!std::exchange(blamed_, false)) return;
+  place_.engine.reactor().cancel(blame_);
+  release();
 }
 
 // The chip still reads and writes the memory: it stays until the last task has ended, or, where none is heard

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/thread.h"
+
 namespace dicomm {
 
 ChipLane::ChipLane(Chip &chip, std::unique_ptr<CclGroup> group, std::vector<int> members)
@@ -15,7 +17,7 @@ ChipLane::~ChipLane() { close(false, kAbort); }
 
 Status ChipLane::open() {
   DICOMM_TRY(chip_.device().make_stream(stream_));
-  thread_ = std::thread([this] { run(); });
+  thread_ = start_thread("dicomm-lane", [this] { run(); });
   return {};
 }
 
@@ -44,6 +46,11 @@ void ChipLane::set_ready(ChipTask &task) {
   if (!tasks_.empty() && tasks_.front() == &task) changed_.notify_all();
 }
 
+ChipLane::Calls ChipLane::calls() {
+  const std::lock_guard lock(mutex_);
+  return calls_;
+}
+
 size_t ChipLane::take_back(const ChipTaskOwner &owner) {
   const std::lock_guard lock(mutex_);
   return std::erase_if(tasks_, [&](const ChipTask *task) { return task->owner == &owner; });
@@ -51,7 +58,7 @@ size_t ChipLane::take_back(const ChipTaskOwner &owner) {
 
 void ChipLane::abort() {
   if (!group_ || aborter_.joinable()) return;
-  aborter_ = std::thread([this] { group_->abort(kAbort); });
+  aborter_ = start_thread("dicomm-abort", [this] { group_->abort(kAbort); });
 }
 
 void ChipLane::run() {
@@ -63,6 +70,10 @@ void ChipLane::run() {
       if (stop_) return;
       task = tasks_.front();
       tasks_.pop_front();
+      if (task->calls_library) {
+        ++calls_.count;
+        calls_.bytes += task->bytes;
+      }
     }
     Status status = task->owner->run_on_lane(*task, *stream_, group_.get());
     if (status.ok() && !task->quiet) {

@@ -36,7 +36,14 @@ class ChipLane {
   void abort();
   // What the library noticed by itself.
   Status async_error() { return group_ ? group_->async_error() : Status(); }
+  bool has_library() const { return group_ != nullptr; }
   Stream &stream() { return *stream_; }
+  // What the library was asked to do so far, and the bytes of this rank's larger buffer in each call. Any
+  // thread.
+  struct Calls {
+    uint64_t count = 0, bytes = 0;
+  };
+  Calls calls();
   // Where in the group a rank of the communicator is.
   int place_of(int rank) const;
 
@@ -51,6 +58,7 @@ class ChipLane {
   std::mutex mutex_;  // after the engine lock
   std::condition_variable changed_;
   std::deque<ChipTask *> tasks_;
+  Calls calls_;
   bool stop_ = false;
   std::thread thread_, aborter_;
 };

@@ -30,9 +30,10 @@ void PointToPoint::prepare(const Place &place, int peer, uint64_t tag, dicomm_dt
   blocks_ = std::move(blocks);
   chip_ = place.chip;
   on_chip_ = place.on_chip;
-  copying_ = false;
-  ending_ = {};
-  copy_.owner = this;
+  copies_.clear();
+  copying_ = 0;
+  carried_ = 0;
+  ending_.reset();
   std::byte *data = blocks_.base();
   if (on_chip_) {
     packed_ = chip_->pinned().take(bytes);
@@ -63,54 +64,89 @@ void PointToPoint::prepare(const Place &place, int peer, uint64_t tag, dicomm_dt
     receive_.fingerprint = fingerprint;
     receive_.data = data;
     receive_.capacity = bytes;
+    receive_.tells_parts = in_parts();
   }
 }
 
 void PointToPoint::start() {
-  if (sending() && chip_ != nullptr && (on_chip_ || chip_->sends_under_way > 0)) {
-    const Status copying = on_chip_ && blocks_.contiguous() && bytes > 0
-                               ? chip_->to_host(copy_, packed_.get(), blocks_.base(), bytes)
-                               : chip_->after_copies(copy_);
-    if (!copying.ok()) return end(copying);
-    copying_ = true;
-    ++chip_->sends_under_way;
-    return;
-  }
+  if (sending() && chip_ != nullptr && (on_chip_ || chip_->sends_under_way > 0)) return fetch();
   const std::optional<Status> end_now =
       sending() ? messenger_.send(channel_, send_) : messenger_.receive(channel_, receive_);
   if (end_now) end(*end_now);
 }
 
-void PointToPoint::on_chip_done(ChipTask &, const Status &status) {
-  copying_ = false;
-  if (sending()) --chip_->sends_under_way;
-  if (!ending_.ok()) {
-    complete(ending_);
+// The bytes from the chip. A long message is offered at once, if that lets it overtake none, and leaves as
+// they come; others wait for their bytes.
+void PointToPoint::fetch() {
+  const bool copies = on_chip_ && blocks_.contiguous() && bytes > 0;
+  const bool early = in_parts() && chip_->sends_under_way == 0;
+  const uint64_t part = early ? kPart : std::max<uint64_t>(bytes, 1);
+  Status status;
+  for (uint64_t at = 0; at < std::max<uint64_t>(bytes, 1) && status.ok(); at += part) {
+    ChipTask &task = copies_.emplace_back();
+    task.owner = this;
+    const uint64_t size = std::min(part, bytes - at);
+    task.index = static_cast<uint32_t>(size);
+    status = copies ? chip_->to_host(task, packed_.get() + at, blocks_.base() + at, size)
+                    : chip_->after_copies(task);
+    copying_ += status.ok();
+  }
+  if (!status.ok()) return fail(status);
+  if (!early) {
+    ++chip_->sends_under_way;
+    return;
+  }
+  send_.available = 0;
+  if (const std::optional<Status> end_now = messenger_.send(channel_, send_)) fail(*end_now);
+}
+
+void PointToPoint::on_chip_done(ChipTask &task, const Status &status) {
+  --copying_;
+  const bool early = send_.available != UINT64_MAX;
+  if (sending() && !early) --chip_->sends_under_way;
+  if (ending_) {
+    if (copying_ > 0) return;
+    complete(*ending_);
     release();
-  } else if (!sending() || !status.ok()) {
-    complete(describe(status));
-  } else if (const std::optional<Status> end_now = messenger_.send(channel_, send_)) {
-    end(*end_now);
+  } else if (!status.ok()) {
+    fail(status);
+  } else if (sending() && early) {
+    send_.available += task.index;
+    messenger_.resume(send_);
+  } else if (sending()) {
+    if (const std::optional<Status> end_now = messenger_.send(channel_, send_)) end(*end_now);
+  } else if (copying_ == 0 && receive_.state == RecvTask::State::done) {
+    complete(describe({}));
   }
 }
+
+void PointToPoint::carry(uint64_t offset, uint64_t size) {
+  ChipTask &task = copies_.emplace_back();
+  task.owner = this;
+  const Status status = chip_->to_chip(task, blocks_.base() + offset, packed_.get() + offset, size);
+  copying_ += status.ok();
+  carried_ += size;
+  if (!status.ok()) fail(status);
+}
+
+void PointToPoint::on_part(RecvTask &, uint64_t offset, uint64_t size) { carry(offset, size); }
 
 void PointToPoint::on_sent(SendTask &, const Status &status) { end(status); }
 void PointToPoint::on_received(RecvTask &, const Status &status) { end(status); }
 
 void PointToPoint::end(const Status &status) {
   if (done()) return;
+  if (!status.ok() && copying_ > 0) return fail(status);
   const Status told = describe(status);
   if (!sending()) {
     source = receive_.source;
     if (status.ok()) {
       bytes = receive_.bytes;
-      if (on_chip_ && blocks_.contiguous() && bytes > 0) {
-        const Status copying = chip_->to_chip(copy_, blocks_.base(), packed_.get(), bytes);
-        copying_ = copying.ok();
-        if (!copying_) complete(describe(copying));
-        return;
+      if (on_chip_ && blocks_.contiguous()) {
+        if (carried_ == 0 && bytes > 0) carry(0, bytes);
+        if (copying_ > 0 || done()) return;
       }
-      if (packed_) blocks_.unpack(packed_.get());
+      if (packed_ && !(on_chip_ && blocks_.contiguous())) blocks_.unpack(packed_.get());
     }
   }
   complete(told);
@@ -122,11 +158,11 @@ void PointToPoint::complete(const Status &status) {
 }
 
 void PointToPoint::fail(const Status &why) {
-  if (done() || !ending_.ok()) return;
+  if (done() || ending_) return;
   const Status told = describe(why);
   messenger_.cancel(channel_, send_);
   messenger_.cancel(channel_, receive_);
-  if (!copying_) return complete(told);
+  if (copying_ == 0) return complete(told);
   ending_ = told;  // the chip still reads or writes the memory
   deadline = kNever;
   retain();

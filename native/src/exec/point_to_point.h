@@ -1,6 +1,8 @@
 // PointToPoint: the Request of one send or receive.
 #pragma once
 
+#include <deque>
+
 #include "exec/blocks.h"
 #include "exec/chip.h"
 #include "exec/scratch.h"
@@ -45,10 +47,16 @@ class PointToPoint final : public Request, private TransferOwner, private ChipTa
 
   void on_sent(SendTask &task, const Status &status) override;
   void on_received(RecvTask &task, const Status &status) override;
+  void on_part(RecvTask &task, uint64_t offset, uint64_t size) override;
+  void fetch();
+  void carry(uint64_t offset, uint64_t size);
   void end(const Status &status);
   void complete(const Status &status);
   Status run_on_lane(const ChipTask &, Stream &, CclGroup *) override { return {}; }  // it has no lane
   void on_chip_done(ChipTask &task, const Status &status) override;
+  // Parts of a long message are copied from and to the chip while others are under way.
+  static constexpr uint64_t kPart = 1 << 20;
+  bool in_parts() const { return on_chip_ && blocks_.contiguous() && bytes > kPart; }
   bool sending() const { return opcode == DICOMM_SEND; }
   Status describe(const Status &why) const;
 
@@ -62,9 +70,10 @@ class PointToPoint final : public Request, private TransferOwner, private ChipTa
   RecvTask receive_;
   Chip *chip_ = nullptr;
   bool on_chip_ = false;
-  ChipTask copy_;  // from or to the chip
-  bool copying_ = false;
-  Status ending_;  // how it will have ended when the copy has
+  std::deque<ChipTask> copies_;   // from or to the chip, in their order; `index` is the size
+  size_t copying_ = 0;            // of them, not done
+  uint64_t carried_ = 0;          // bytes of a receive on their way to the chip
+  std::optional<Status> ending_;  // how it will have ended when the copies have
 };
 
 }  // namespace dicomm

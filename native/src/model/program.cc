@@ -6,7 +6,10 @@
 namespace dicomm::model {
 
 uint64_t bytes_of(const Problem &problem, const Span &span) {
-  const bool wide = span.space == Space::acc && problem.widened;
+  // Without the scales of 8-bit floats, one for many elements.
+  if (span.space == Space::wire) return span.count * dicomm_dtype_size(*problem.wire);
+  const bool acc = span.space == Space::acc || span.space == Space::chip_acc;
+  const bool wide = acc && problem.widened;
   return span.count * (wide ? sizeof(float) : problem.element);
 }
 
@@ -14,10 +17,10 @@ Status Program::build(const Algorithm &algorithm, const std::vector<Problem> &pr
                       const Topology &topology, Program &out) {
   const Status too_long =
       Status::make(DICOMM_NOT_SUPPORTED, "more than ", kMostSteps, " steps on all ranks together");
+  const Status on_chip =
+      Status::make(DICOMM_NOT_SUPPORTED, "the model knows no chips: what a library does is its own");
   const Schedule first = algorithm.build(problems[0], topology);
-  if (first.on_chip) {
-    return Status::make(DICOMM_NOT_SUPPORTED, "the model knows no chips: what a library does is its own");
-  }
+  if (first.on_chip) return on_chip;
   uint64_t steps = first.steps.size() * problems.size();  // as a rule
   if (steps > kMostSteps) {                               // count before filling memory
     steps = 0;
@@ -30,7 +33,9 @@ Status Program::build(const Algorithm &algorithm, const std::vector<Problem> &pr
   program.nodes.reserve(steps);
   program.first_follower_.reserve(steps + 1);
   for (const Problem &problem : problems) {  // only one schedule at a time is in memory as it is
-    program.append(problem.rank == 0 ? first : algorithm.build(problem, topology), problem);
+    const Schedule schedule = problem.rank == 0 ? first : algorithm.build(problem, topology);
+    if (schedule.on_chip) return on_chip;
+    program.append(schedule, problem);
     if (program.nodes.size() > kMostSteps) return too_long;
   }
   DICOMM_TRY(program.pair_messages(problems.size()));

@@ -53,6 +53,8 @@ class Messenger final : public Sink {
   // Start a transfer. A value: it is over already, with that status, and the owner will not hear of it.
   std::optional<Status> send(Channel &channel, SendTask &task);
   std::optional<Status> receive(Channel &channel, RecvTask &task);
+  // More of the bytes are available.
+  void resume(SendTask &task);
   // Takes the transfer back wherever it stands; the owner will not hear of it, its buffer is free on return,
   // and the other side is told.
   // False: a send that arrives all the same, from a copy.

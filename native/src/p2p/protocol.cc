@@ -30,7 +30,8 @@ std::optional<Status> Messenger::send(Channel &channel, SendTask &task) {
   task.link = &to;
   task.packet.task = &task;
   const uint64_t cost = task.bytes + kEntryCost;
-  const bool eager = task.bytes <= std::min<uint64_t>(eager_bytes_, to.limits.max_payload) &&
+  const bool eager = task.available >= task.bytes &&
+                     task.bytes <= std::min<uint64_t>(eager_bytes_, to.limits.max_payload) &&
                      to.eager_outstanding + cost <= kEagerWindow;
   ++to.messages_sent;
   to.bytes_sent += task.bytes;
@@ -215,10 +216,15 @@ void Messenger::on_clear(Link &link, const Wire &wire) {
   pump(task);
 }
 
+void Messenger::resume(SendTask &task) {
+  if (task.state == SendTask::State::streaming) pump(task);
+}
+
 void Messenger::pump(SendTask &task) {
   Chunks &stream = *task.stream;
   Link &link = *task.link;
-  for (int slot = 0; stream.offset < task.bytes && slot < Chunks::kWindow;) {
+  const uint64_t there = std::min(task.bytes, task.available);
+  for (int slot = 0; stream.offset < there && slot < Chunks::kWindow;) {
     if (stream.busy[slot]) {
       ++slot;
       continue;
@@ -233,7 +239,7 @@ void Messenger::pump(SendTask &task) {
     packet.chunk = true;
     packet.lane = Lane::bulk;
     packet.data = task.data + stream.offset;
-    packet.size = std::min<uint64_t>(link.limits.bulk_chunk, task.bytes - stream.offset);
+    packet.size = std::min<uint64_t>(link.limits.bulk_chunk, there - stream.offset);
     packet.progress = 0;
     stream.offset += packet.size;
     if (link.endpoint->send(packet) == Sent::done) {
@@ -256,15 +262,18 @@ Incoming *Messenger::on_data(Link &link, const Wire &wire, size_t size) {
   }
   into->task = &task;
   into->data = task.data + wire.count;
+  into->offset = wire.count;
   task.arrivals.push_back(into);
   return into;
 }
 
 void Messenger::on_data_payload(Arrival &arrival, size_t size) {
   RecvTask *task = arrival.task;
+  const uint64_t offset = arrival.offset;
   recycle(&arrival);
   if (task == nullptr) return;
   task->received += size;
+  if (task->tells_parts) task->owner->on_part(*task, offset, size);
   if (task->received == task->bytes) finish(*task, {});
 }
 

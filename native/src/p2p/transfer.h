@@ -18,6 +18,8 @@ class TransferOwner {
  public:
   virtual void on_sent(SendTask &task, const Status &status) = 0;
   virtual void on_received(RecvTask &task, const Status &status) = 0;
+  // Bytes from `offset` on are there; only for a RecvTask that tells of parts, and before on_received.
+  virtual void on_part(RecvTask &, uint64_t /*offset*/, uint64_t /*bytes*/) {}
 
  protected:
   ~TransferOwner() = default;
@@ -48,6 +50,7 @@ struct SendTask {
   Fingerprint fingerprint;
   const std::byte *data = nullptr;
   uint64_t bytes = 0;
+  uint64_t available = UINT64_MAX;  // so many of them are there by now; see Messenger::resume
 
   enum class State : uint8_t { idle, queued, offered, streaming, done } state = State::idle;
   Link *link = nullptr;
@@ -69,6 +72,7 @@ struct RecvTask {
   Fingerprint fingerprint;
   std::byte *data = nullptr;
   uint64_t capacity = 0;
+  bool tells_parts = false;  // the owner hears of the parts of a long message as they come
 
   enum class State : uint8_t { idle, posted, arriving, done } state = State::idle;
   uint64_t order = 0;  // of posting, within the channel
@@ -95,6 +99,7 @@ struct Arrival : Incoming {
   Link *link = nullptr;
   RecvTask *task = nullptr;
   Unexpected *unexpected = nullptr;
+  uint64_t offset = 0;          // of the payload within the receive
   std::vector<std::byte> text;  // control messages with a payload
 };
 

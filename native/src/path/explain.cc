@@ -6,7 +6,9 @@
 #include <vector>
 
 #include "base/names.h"
+#include "coll/through_host.h"
 #include "model/simulate.h"
+#include "path/libraries.h"
 #include "path/prediction.h"
 #include "path/words.h"
 
@@ -14,13 +16,27 @@ namespace dicomm {
 
 namespace {
 
-Problem make_problem(const Question &question, int rank) {
+bool reducing(const Question &question) {
+  return question.op == DICOMM_ALLREDUCE || question.op == DICOMM_REDUCE ||
+         question.op == DICOMM_REDUCE_SCATTER;
+}
+
+Problem make_problem(const Question &question, const Topology &topology, const LibrarySet &libraries,
+                     int rank) {
   Problem problem;
   problem.op = static_cast<dicomm_opcode>(question.op);
   problem.rank = rank;
   problem.size = question.size;
   problem.element = question.element;
-  problem.widened = question.widened;
+  problem.widened = reducing(question) && question.widened;
+  problem.scaled = reducing(question) && question.scaled;
+  if (reducing(question)) problem.wire = question.wire;
+  problem.on_chip =
+      problem.op != DICOMM_BARRIER && topology.ranks[static_cast<size_t>(rank)].chip.vendor != "cpu";
+  if (libraries.any() && (problem.on_chip || libraries.some_without_chip())) {
+    problem.libraries =
+        libraries.use(problem.op, question.accumulation, question.reduce, problem.widened, problem.scaled);
+  }
   problem.count = question.count;
   const uint64_t n = static_cast<uint64_t>(question.size);
   for (uint64_t i = 0; i < n; ++i) {
@@ -34,9 +50,12 @@ Problem make_problem(const Question &question, int rank) {
   return problem;
 }
 
-std::vector<Problem> make_problems(const Question &question) {
+std::vector<Problem> make_problems(const Question &question, const Topology &topology) {
+  const LibrarySet libraries(topology);
   std::vector<Problem> problems;
-  for (int rank = 0; rank < question.size; ++rank) problems.push_back(make_problem(question, rank));
+  for (int rank = 0; rank < question.size; ++rank) {
+    problems.push_back(make_problem(question, topology, libraries, rank));
+  }
   return problems;
 }
 
@@ -51,9 +70,68 @@ std::string rounds_text(const Algorithm &algorithm, const Question &question, co
   machine.copy_bandwidth = machine.reduce_bandwidth = kInfinite;
   machine.eager_bytes = std::numeric_limits<uint64_t>::max();
   model::Prediction made;
-  const Status status = model::simulate(algorithm, make_problems(question), topology, machine, made);
+  const Status status =
+      model::simulate(algorithm, make_problems(question, topology), topology, machine, made);
   if (!status.ok()) return concat("not counted: ", status.failure()->text);
   return concat(made.time, " (longest chain of messages that wait for one another)");
+}
+
+// "0 1 4": of at most a few.
+std::string ranks_text(const std::vector<int> &ranks) {
+  constexpr size_t kShown = 16;
+  std::string text;
+  for (size_t i = 0; i < std::min(ranks.size(), kShown); ++i) text += concat(i == 0 ? "" : " ", ranks[i]);
+  return ranks.size() > kShown ? concat(text, " and ", ranks.size() - kShown, " more") : text;
+}
+
+// A line per island that has chips; "" without any.
+std::string islands_text(const Topology &topology) {
+  std::vector<std::vector<int>> islands(static_cast<size_t>(topology.islands()));
+  for (int r = 0; r < topology.size(); ++r) {
+    const RankInfo &rank = topology.ranks[static_cast<size_t>(r)];
+    if (rank.chip.vendor != "cpu") islands[static_cast<size_t>(rank.island_index)].push_back(r);
+  }
+  std::string text;
+  for (size_t i = 0; i < islands.size(); ++i) {
+    if (islands[i].empty()) continue;
+    text += concat("  island ", i, ": ranks ", ranks_text(islands[i]),
+                   islands[i].size() > 1 ? "; its library is taken to know the operation\n" : ", alone\n");
+  }
+  return text;
+}
+
+struct Totals {
+  uint64_t messages = 0, sent = 0, received = 0;
+  uint64_t calls = 0, called = 0, to_host = 0, to_chip = 0;
+};
+
+Totals add_up(const Problem &problem, const Schedule &schedule) {
+  Totals totals;
+  for (const Step &step : schedule.steps) {
+    const uint64_t a = model::bytes_of(problem, step.a), dst = model::bytes_of(problem, step.dst);
+    if (step.kind == StepKind::send) {
+      totals.sent += a;
+      ++totals.messages;
+    } else if (step.kind == StepKind::recv) {
+      totals.received += dst;
+    } else if (step.kind == StepKind::to_host) {
+      totals.to_host += dst;
+    } else if (step.kind == StepKind::to_chip) {
+      totals.to_chip += dst;
+    } else if (step.kind == StepKind::ccl && step.call != CclCall::begin && step.call != CclCall::end) {
+      totals.called += std::max(a, dst);
+      ++totals.calls;
+    }
+  }
+  return totals;
+}
+
+// acc, chip_acc and so on, in bytes.
+uint64_t scratch_bytes(const Problem &problem, const Schedule &schedule, Space wide,
+                       std::initializer_list<Space> others) {
+  uint64_t bytes = schedule.scratch(wide) * (problem.widened ? sizeof(float) : problem.element);
+  for (const Space space : others) bytes += schedule.scratch(space) * problem.element;
+  return bytes;
 }
 
 }  // namespace
@@ -64,19 +142,8 @@ std::string explain(const Rules &rules, const Question &question, const Topology
     return std::string(opcode_name(question.op)) +
            " moves one message between two ranks; it needs no rule and no schedule\n";
   }
-  const Problem problem = make_problem(question, question.rank);
+  const Problem problem = make_problem(question, topology, LibrarySet(topology), question.rank);
   const Rule &rule = rules.choose(problem, topology);
-  const Schedule schedule = rule.algorithm->build(problem, topology);
-
-  uint64_t sent = 0, received = 0, messages = 0;
-  for (const Step &step : schedule.steps) {
-    if (step.kind == StepKind::send) {
-      sent += model::bytes_of(problem, step.a);
-      ++messages;
-    } else if (step.kind == StepKind::recv) {
-      received += model::bytes_of(problem, step.dst);
-    }
-  }
   std::ostringstream out;
   out << opcode_name(problem.op) << ", " << question.count << " elements of " << problem.element << " bytes, "
       << problem.size << " ranks: " << rule.algorithm->name << '\n'
@@ -86,17 +153,26 @@ std::string explain(const Rules &rules, const Question &question, const Topology
       << size_range(rule.min_size, rule.max_size)
       << (rule.widened_only ? ", dtypes that accumulate in float32" : "") << '\n';
   if (question.simulate) {
-    out << predict(*rule.algorithm, make_problems(question), topology, question.machine);
+    out << predict(*rule.algorithm, make_problems(question, topology), topology, question.machine);
     return out.str();
   }
-  out << "  rounds: " << rounds_text(*rule.algorithm, question, topology) << '\n';
-  out << "  rank " << problem.rank << ": sends " << messages << " messages, " << sent << " bytes; receives "
-      << received << " bytes; scratch "
-      << schedule.scratch(Space::acc) * (problem.widened ? sizeof(float) : problem.element) +
-             schedule.scratch(Space::stage) * problem.element
-      << " bytes\n"
-      << "steps of rank " << problem.rank << ":\n"
-      << schedule.describe();
+  Schedule schedule = rule.algorithm->build(problem, topology);
+  const bool through_host = problem.on_chip && !schedule.on_chip;
+  if (through_host) schedule = coll::through_host(problem, std::move(schedule));
+  const Totals totals = add_up(problem, schedule);
+  out << islands_text(topology) << "  rounds: " << rounds_text(*rule.algorithm, question, topology) << '\n'
+      << "  rank " << problem.rank << ": sends " << totals.messages << " messages, " << totals.sent
+      << " bytes; receives " << totals.received << " bytes; scratch "
+      << scratch_bytes(problem, schedule, Space::acc, {Space::stage, Space::host_input, Space::host_output})
+      << " bytes\n";
+  if (schedule.on_chip) {
+    out << "  its library: " << totals.calls << " calls, " << totals.called
+        << " bytes; its chip: " << totals.to_host << " bytes to the host, " << totals.to_chip
+        << " bytes to the chip, scratch "
+        << scratch_bytes(problem, schedule, Space::chip_acc, {Space::chip_stage}) << " bytes\n";
+  }
+  if (through_host) out << "  no library has a part in it: buffers pass through the host's memory\n";
+  out << "steps of rank " << problem.rank << ":\n" << schedule.describe();
   return out.str();
 }
 

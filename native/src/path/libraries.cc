@@ -21,7 +21,7 @@ LibrarySet::LibrarySet(const Topology &topology) {
   common_.send_recv = common_.converts = true;
   bool several = false;
   for (const RankInfo &rank : topology.ranks) {
-    without_chip_ = without_chip_ || rank.chip.vendor == "cpu";
+    without_chip_ = without_chip_ || rank.chip.library.empty();
     if (sizes[static_cast<size_t>(rank.island_index)] < 2) continue;
     several = true;
     for (size_t op = 0; op < kReduces; ++op) common_.reduces[op] &= rank.chip.reduces[op];

@@ -207,7 +207,7 @@ bool covers(const Rule &rule, const Problem &problem, int hosts) {
   return rule.op == problem.op && rule.min_bytes <= bytes && bytes <= rule.max_bytes &&
          rule.min_size <= problem.size && problem.size <= rule.max_size &&
          (!rule.widened_only || problem.widened) &&
-         (rule.min_hosts == 1 || (rule.min_hosts <= hosts && hosts < problem.size)) &&
+         (rule.min_hosts == 1 || (rule.min_hosts <= hosts && (hosts < problem.size || problem.wire))) &&
          rule.algorithm->fits(problem);
 }
 

@@ -11,8 +11,9 @@ namespace dicomm {
 namespace {
 
 // Vendors number in their own ways. The NCCL family writes 2.27.3 as 22703 and promises that ranks of equal
-// 2.27 work together. Of a library that is not here only equal versions are taken for compatible.
-constexpr const char *kNcclNumbering[] = {"nccl", "rccl", "mccl", "ixccl"};
+// 2.27 work together; the version of the MPI standard is written likewise. Of a library that is not here only
+// equal versions are taken for compatible.
+constexpr const char *kNcclNumbering[] = {"nccl", "rccl", "mccl", "ixccl", "mpi"};
 
 bool numbered_as_nccl(const std::string &library) {
   return std::find(std::begin(kNcclNumbering), std::end(kNcclNumbering), library) != std::end(kNcclNumbering);

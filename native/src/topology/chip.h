@@ -15,7 +15,7 @@ struct ChipInfo {
   std::string vendor = "cpu";    // the word of Device::vendor(); a simulated chip's brand
   std::string name;              // model, for people
   std::string arch;              // "x86_64", "sm_90"
-  std::string library;           // Ccl::name() of the vendor's collective library; "" without one
+  std::string library;           // Ccl::name() of its collective library; "" without one
   uint32_t library_version = 0;  // the vendor's own number
   uint64_t memory_bytes = 0;     // 0: not known
   uint64_t dtypes = 0;           // bit 1 << DICOMM_<dtype>: it, and its library, know the dtype

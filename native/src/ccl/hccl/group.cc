@@ -136,32 +136,19 @@ Status Group::transfer(const CclTransfer &one) {
                [&] { return call.Recv(one.recv, count, wire.dtype, one.peer, comm_, one.stream->native()); });
 }
 
-// All on the first one's stream, which the others' are joined with before and after.
 Status Group::transfer_together(const std::vector<CclTransfer> &all) {
-  Stream &stream = *all.front().stream;
-  std::vector<Stream *> others;
   std::vector<SendRecvItem> items;
   for (const CclTransfer &one : all) {
     const Wire wire = moving(one.dtype);
     items.push_back({one.send != nullptr ? kSend : kReceive, one.send != nullptr ? input(one.send) : one.recv,
                      one.count * wire.elements, wire.dtype, static_cast<uint32_t>(one.peer)});
-    if (one.stream != &stream && std::find(others.begin(), others.end(), one.stream) == others.end())
-      others.push_back(one.stream);
   }
-  std::unique_ptr<Event> event;
-  for (Stream *other : others) {
-    DICOMM_TRY(other->record(event));
-    DICOMM_TRY(stream.wait(*event));
-  }
-  DICOMM_TRY(enter("BatchSendRecv", [&] {
-    return library_->call.BatchSendRecv(items.data(), static_cast<uint32_t>(items.size()), comm_,
-                                        stream.native());
-  }));
-  for (Stream *other : others) {
-    DICOMM_TRY(stream.record(event));
-    DICOMM_TRY(other->wait(*event));
-  }
-  return {};
+  return on_one_stream(all, [&](Stream &stream) {
+    return enter("BatchSendRecv", [&] {
+      return library_->call.BatchSendRecv(items.data(), static_cast<uint32_t>(items.size()), comm_,
+                                          stream.native());
+    });
+  });
 }
 
 Status Group::async_error() {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/names.h"
-#include "device/sim/queue.h"
+#include "device/processor/queue.h"
 
 namespace dicomm {
 
@@ -121,7 +121,7 @@ Status SimCclGroup::enqueue(std::vector<Call> calls) {
   for (const Call &call : calls) crossing += call.crossing;
   const Nanos on_link = link_gbs_ > 0 ? static_cast<Nanos>(crossing / link_gbs_) : 0;
   // A stream of the Device given to join is a simulated one.
-  auto *queue = static_cast<SimQueue *>(stream.native());
+  auto *queue = static_cast<WorkQueue *>(stream.native());
   DICOMM_TRY(queue->enqueue([counted = std::make_shared<Counted>(session_), calls = std::move(calls),
                              on_link](Nanos begun, Nanos &until) mutable -> Status {
     if (counted->session().error().ok()) {

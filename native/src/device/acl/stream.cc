@@ -18,7 +18,7 @@ class AclEvent final : public Event {
     done = code != kAclSuccess || status == kAclEventComplete;
     return chip_->api->check(code, "aclrtQueryEventStatus");
   }
-  void *native() const { return event_; }
+  void *handle() const { return event_; }
 
  private:
   const std::shared_ptr<AclChip> chip_;
@@ -113,7 +113,7 @@ Status AclStream::notify(void (*fn)(void *arg), void *arg) {
   const AclRuntime &api = *chip_->api;
   std::lock_guard lock(mutex_);
   if (notices_ == nullptr) DICOMM_TRY(follow());
-  DICOMM_TRY(api.check(api.aclrtStreamWaitEvent(notices_, static_cast<const AclEvent &>(*event).native()),
+  DICOMM_TRY(api.check(api.aclrtStreamWaitEvent(notices_, static_cast<const AclEvent &>(*event).handle()),
                        "aclrtStreamWaitEvent"));
   return api.check(api.aclrtLaunchCallback(fn, arg, kAclCallbackBlock, notices_), "aclrtLaunchCallback");
 }

@@ -18,7 +18,7 @@ class CudaEvent final : public Event {
     chip_->api->GetLastError();  // some keep even this for the next who asks
     return {};
   }
-  void *native() const { return event_; }
+  void *handle() const { return event_; }
 
  private:
   const std::shared_ptr<CudaChip> chip_;

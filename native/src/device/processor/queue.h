@@ -1,4 +1,4 @@
-// What a vendor's stream is, for a simulated chip: work done in order by one thread.
+// What a vendor's stream is, for chips that are this host's processors: work done in order by one thread.
 //
 // The queue keeps a clock of its own. Work that is to take a modelled time is done at once and then waited
 // for; what follows counts as begun when the model says it could, not when this thread woke up, so that late
@@ -18,7 +18,7 @@
 namespace dicomm {
 
 // The failure a chip does not recover from; shared by its queues.
-class SimHealth {
+class ChipHealth {
  public:
   Status status() const;
   void fail(const Status &why);  // the first wins
@@ -28,15 +28,15 @@ class SimHealth {
   Status failed_;
 };
 
-class SimQueue {
+class WorkQueue {
  public:
   // begun: when the work counts as begun. until: set to when it ends in the model; left alone: as long as it
   // takes.
   using Work = std::function<Status(Nanos begun, Nanos &until)>;
 
-  explicit SimQueue(std::shared_ptr<SimHealth> health) : health_(std::move(health)) {}
-  ~SimQueue();  // waits for all work, unless abandoned
-  SimQueue(const SimQueue &) = delete;
+  explicit WorkQueue(std::shared_ptr<ChipHealth> health) : health_(std::move(health)) {}
+  ~WorkQueue();  // waits for all work, unless abandoned
+  WorkQueue(const WorkQueue &) = delete;
 
   // Not run when the chip has failed by then; what it returns but OK is the chip's failure. Does not block.
   Status enqueue(Work work);
@@ -62,10 +62,10 @@ class SimQueue {
     bool stop = false;
   };
 
-  static void run(Shared &shared, SimHealth &health);
+  static void run(Shared &shared, ChipHealth &health);
   void push(Item item);
 
-  std::shared_ptr<SimHealth> health_;
+  std::shared_ptr<ChipHealth> health_;
   std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
   std::thread thread_;  // started by the first work
 };

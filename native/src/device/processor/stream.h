@@ -1,18 +1,18 @@
-// Streams and events of a simulated chip.
+// Streams and events on the host's processors.
 #pragma once
 
 #include <memory>
 
-#include "device/sim/device.h"
+#include "device/processor/device.h"
 
 namespace dicomm {
 
-class SimStream final : public Stream {
+class ProcessorStream final : public Stream {
  public:
   // owned: one of ours, whose end waits for its work.
-  SimStream(std::shared_ptr<SimChip> chip, std::shared_ptr<SimQueue> queue, bool owned)
+  ProcessorStream(std::shared_ptr<ProcessorChip> chip, std::shared_ptr<WorkQueue> queue, bool owned)
       : chip_(std::move(chip)), queue_(std::move(queue)), owned_(owned) {}
-  ~SimStream() override;
+  ~ProcessorStream() override;
 
   Status copy_to_host(void *host, const void *device, size_t bytes) override;
   Status copy_to_device(void *device, const void *host, size_t bytes) override;
@@ -27,10 +27,10 @@ class SimStream final : public Stream {
   void *native() const override { return queue_.get(); }
 
  private:
-  Status copy(void *dst, const void *src, size_t bytes, Nanos SimChip::*engine);
+  Status copy(void *dst, const void *src, size_t bytes, CopyWay way);
 
-  std::shared_ptr<SimChip> chip_;
-  std::shared_ptr<SimQueue> queue_;
+  std::shared_ptr<ProcessorChip> chip_;
+  std::shared_ptr<WorkQueue> queue_;
   bool owned_;
 };
 

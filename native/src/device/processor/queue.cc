@@ -1,4 +1,4 @@
-#include "device/sim/queue.h"
+#include "device/processor/queue.h"
 
 #include <sys/prctl.h>
 
@@ -22,17 +22,17 @@ void sleep_until(Nanos time) {
 
 }  // namespace
 
-Status SimHealth::status() const {
+Status ChipHealth::status() const {
   std::lock_guard lock(mutex_);
   return failed_;
 }
 
-void SimHealth::fail(const Status &why) {
+void ChipHealth::fail(const Status &why) {
   std::lock_guard lock(mutex_);
   if (failed_.ok()) failed_ = why;
 }
 
-SimQueue::~SimQueue() {
+WorkQueue::~WorkQueue() {
   if (!thread_.joinable()) return;
   {
     std::lock_guard lock(shared_->mutex);
@@ -42,29 +42,29 @@ SimQueue::~SimQueue() {
   thread_.join();
 }
 
-Status SimQueue::enqueue(Work work) {
+Status WorkQueue::enqueue(Work work) {
   DICOMM_TRY(health_->status());
   push({std::move(work), nullptr, now()});
   return {};
 }
 
-void SimQueue::mark(std::function<void(const Status &)> fn) { push({nullptr, std::move(fn), 0}); }
+void WorkQueue::mark(std::function<void(const Status &)> fn) { push({nullptr, std::move(fn), 0}); }
 
-void SimQueue::push(Item item) {
+void WorkQueue::push(Item item) {
   std::lock_guard lock(shared_->mutex);
   shared_->items.push_back(std::move(item));
   shared_->changed.notify_all();
   if (!thread_.joinable())
-    thread_ =
-        start_thread("dicomm-sim", [shared = shared_, health = health_] { SimQueue::run(*shared, *health); });
+    thread_ = start_thread("dicomm-stream",
+                           [shared = shared_, health = health_] { WorkQueue::run(*shared, *health); });
 }
 
-bool SimQueue::idle() const {
+bool WorkQueue::idle() const {
   std::lock_guard lock(shared_->mutex);
   return shared_->items.empty() && !shared_->busy;
 }
 
-bool SimQueue::drain(Nanos deadline) {
+bool WorkQueue::drain(Nanos deadline) {
   std::unique_lock lock(shared_->mutex);
   const auto done = [&] { return shared_->stop || (shared_->items.empty() && !shared_->busy); };
   if (deadline == kNever) {
@@ -75,14 +75,14 @@ bool SimQueue::drain(Nanos deadline) {
                                    done);
 }
 
-void SimQueue::abandon() {
+void WorkQueue::abandon() {
   std::lock_guard lock(shared_->mutex);
   shared_->stop = true;
   shared_->changed.notify_all();
   if (thread_.joinable()) thread_.detach();
 }
 
-void SimQueue::run(Shared &shared, SimHealth &health) {
+void WorkQueue::run(Shared &shared, ChipHealth &health) {
   prctl(PR_SET_TIMERSLACK, kTimerSlackNanos);
   Nanos ended = 0;
   std::unique_lock lock(shared.mutex);

@@ -1,4 +1,4 @@
-#include "device/sim/stream.h"
+#include "device/processor/stream.h"
 
 #include <cstring>
 
@@ -21,9 +21,9 @@ struct Point {
   }
 };
 
-class SimEvent final : public Event {
+class ProcessorEvent final : public Event {
  public:
-  explicit SimEvent(std::shared_ptr<Point> point) : point_(std::move(point)) {}
+  explicit ProcessorEvent(std::shared_ptr<Point> point) : point_(std::move(point)) {}
   Status query(bool &done) override {
     std::lock_guard lock(point_->mutex);
     done = point_->done;
@@ -37,53 +37,53 @@ class SimEvent final : public Event {
 
 }  // namespace
 
-SimStream::~SimStream() {
+ProcessorStream::~ProcessorStream() {
   if (owned_) queue_->drain(kNever);
 }
 
-Status SimStream::copy(void *dst, const void *src, size_t bytes, Nanos SimChip::*engine) {
+Status ProcessorStream::copy(void *dst, const void *src, size_t bytes, CopyWay way) {
   return queue_->enqueue([=, chip = chip_](Nanos begun, Nanos &until) -> Status {
-    DICOMM_TRY(chip->work_once());
+    DICOMM_TRY(chip->begin_piece());
     if (bytes > 0) std::memmove(dst, src, bytes);
-    if (engine != nullptr) until = chip->book(*chip.*engine, begun, bytes);
+    until = chip->end_of_copy(way, begun, bytes);
     return {};
   });
 }
 
-Status SimStream::copy_to_host(void *host, const void *device, size_t bytes) {
-  return copy(host, device, bytes, &SimChip::to_host_free);
+Status ProcessorStream::copy_to_host(void *host, const void *device, size_t bytes) {
+  return copy(host, device, bytes, CopyWay::to_host);
 }
 
-Status SimStream::copy_to_device(void *device, const void *host, size_t bytes) {
-  return copy(device, host, bytes, &SimChip::to_device_free);
+Status ProcessorStream::copy_to_device(void *device, const void *host, size_t bytes) {
+  return copy(device, host, bytes, CopyWay::to_chip);
 }
 
-Status SimStream::copy_on_device(void *dst, const void *src, size_t bytes) {
-  return copy(dst, src, bytes, nullptr);
+Status ProcessorStream::copy_on_device(void *dst, const void *src, size_t bytes) {
+  return copy(dst, src, bytes, CopyWay::within);
 }
 
-Status SimStream::reduce(const Arithmetic &arithmetic, void *dst, Form dst_form, const void *a, Form a_form,
-                         const void *b, Form b_form, uint64_t count, bool finish) {
+Status ProcessorStream::reduce(const Arithmetic &arithmetic, void *dst, Form dst_form, const void *a,
+                               Form a_form, const void *b, Form b_form, uint64_t count, bool finish) {
   return queue_->enqueue([=, chip = chip_](Nanos, Nanos &) -> Status {
-    DICOMM_TRY(chip->work_once());
+    DICOMM_TRY(chip->begin_piece());
     reduce_elements(arithmetic, dst, dst_form, a, a_form, b, b_form, count, finish);
     return {};
   });
 }
 
-Status SimStream::copy_convert(const Arithmetic &arithmetic, void *dst, Form dst_form, const void *a,
-                               Form a_form, uint64_t count, bool finish) {
+Status ProcessorStream::copy_convert(const Arithmetic &arithmetic, void *dst, Form dst_form, const void *a,
+                                     Form a_form, uint64_t count, bool finish) {
   return queue_->enqueue([=, chip = chip_](Nanos, Nanos &) -> Status {
-    DICOMM_TRY(chip->work_once());
+    DICOMM_TRY(chip->begin_piece());
     copy_elements(arithmetic, dst, dst_form, a, a_form, count, finish);
     return {};
   });
 }
 
-Status SimStream::record(std::unique_ptr<Event> &out) {
+Status ProcessorStream::record(std::unique_ptr<Event> &out) {
   DICOMM_TRY(chip_->health->status());
   auto point = std::make_shared<Point>();
-  out = std::make_unique<SimEvent>(point);
+  out = std::make_unique<ProcessorEvent>(point);
   if (queue_->idle()) {
     point->reach({});
   } else {
@@ -92,8 +92,8 @@ Status SimStream::record(std::unique_ptr<Event> &out) {
   return {};
 }
 
-Status SimStream::wait(const Event &event) {
-  const auto *ours = dynamic_cast<const SimEvent *>(&event);
+Status ProcessorStream::wait(const Event &event) {
+  const auto *ours = dynamic_cast<const ProcessorEvent *>(&event);
   if (ours == nullptr) return Status::make(DICOMM_INVALID_ARGUMENT, "the event is of another kind of chip");
   {
     std::lock_guard lock(ours->point()->mutex);
@@ -106,7 +106,7 @@ Status SimStream::wait(const Event &event) {
   });
 }
 
-Status SimStream::notify(void (*fn)(void *arg), void *arg) {
+Status ProcessorStream::notify(void (*fn)(void *arg), void *arg) {
   DICOMM_TRY(chip_->health->status());
   queue_->mark([fn, arg](const Status &) { fn(arg); });
   return {};
