@@ -92,8 +92,16 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
                                                  const c10::intrusive_ptr<Options> &options) {
   const auto self = std::find(ranks.begin(), ranks.end(), getRank());
   TORCH_CHECK_VALUE(self != ranks.end(), "dicomm: rank ", getRank(), " is not in the group to be split off");
-  return c10::make_intrusive<Backend>(process_, store, static_cast<int>(self - ranks.begin()),
-                                      static_cast<int>(ranks.size()), options ? *options : options_);
+  // torch asks once for every device type, keeps the first answer and drops the others: with a vendor's
+  // backend whose connections end with it, while other ranks are still making theirs.
+  const auto place = identity(without_device_prefix(store));
+  if (auto last = last_split_.lock(); last && last_split_place_ == place) return last;
+  c10::intrusive_ptr<c10d::Backend> made =
+      c10::make_intrusive<Backend>(process_, store, static_cast<int>(self - ranks.begin()),
+                                   static_cast<int>(ranks.size()), options ? *options : options_);
+  last_split_ = c10::weak_intrusive_ptr<c10d::Backend>(made);
+  last_split_place_ = place;
+  return made;
 }
 
 std::shared_ptr<Operation> Backend::start(Call call) {

@@ -126,6 +126,8 @@ class Backend : public c10d::Backend {
   const std::optional<c10::Device> chip_;
   std::shared_ptr<Comm> comm_;
   std::optional<Vendor> vendor_;
+  c10::weak_intrusive_ptr<c10d::Backend> last_split_{c10::intrusive_ptr<c10d::Backend>()};
+  std::string last_split_place_;       // in the store
   std::atomic<uint64_t> sequence_{0};  // collectives started
   uint64_t monitored_barriers_ = 0;
   bool coalescing_ = false;

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -21,7 +23,18 @@ def served_by(group: dist.ProcessGroup | None, tensor: torch.Tensor) -> str:
     return found.pop()
 
 
-def who_serves(rank: int, size: int) -> None:
+def who_serves(rank: int, size: int, meeting: str) -> None:
+    """With a backend as vendors' packages register theirs."""
+    made: list[str] = []
+
+    def create(options: object, _: object) -> dist.Backend:
+        made.append(options.group_id)  # type: ignore[attr-defined]
+        return dist.distributed_c10d.ProcessGroupGloo(
+            options.store, options.group_rank, options.group_size, timeout=options.timeout
+        )
+
+    dist.Backend.register_backend("counted", create, extended_api=True, devices=["cpu"])
+    dist.init_process_group("dicomm", init_method=meeting, rank=rank, world_size=size)
     mine, other = ([0, 1], [2, 3]) if rank < 2 else ([2, 3], [0, 1])
     assert served_by(None, torch.ones(3)) == "dicomm"  # mixed
     groups = {str(ranks): dist.new_group(ranks) for ranks in sorted([mine, other])}
@@ -35,6 +48,7 @@ def who_serves(rank: int, size: int) -> None:
     work = part.allreduce([x.fill_(1)])
     work.wait()
     assert x.tolist() == [2.0] * 3
+    assert made[1:] == [f"part-{mine[0]}"]  # once, though torch asks for every device type
     part.shutdown()
     dist.destroy_process_group(groups[str(mine)])
     again = {str(ranks): dist.new_group(ranks) for ranks in sorted([mine, other])}
@@ -102,14 +116,15 @@ def unknown(rank: int, size: int, meeting: str) -> None:
         dist.init_process_group("dicomm", init_method=meeting, rank=rank, world_size=size)
 
 
-def test_islands_of_a_mixed_job(ranks) -> None:
-    ranks(4, who_serves, env=ISLANDS)
+def test_islands_of_a_mixed_job(ranks, tmp_path: Path) -> None:
+    env = {**ISLANDS, "DICOMM_TORCH_ISLAND_BACKEND": "cpu:counted"}
+    ranks(4, who_serves, backend=None, env=env, meeting=f"file://{tmp_path}/init")
 
 
 def test_every_operation(ranks) -> None:
     ranks(2, every_operation, env=ISLANDS)
 
 
-def test_a_backend_that_torch_does_not_know(ranks, tmp_path) -> None:
+def test_a_backend_that_torch_does_not_know(ranks, tmp_path: Path) -> None:
     env = {**ISLANDS, "DICOMM_TORCH_ISLAND_BACKEND": "cpu:nobody"}
     ranks(2, unknown, backend=None, env=env, meeting=f"file://{tmp_path}/init")
