@@ -75,6 +75,7 @@ def collect() -> dict[str, dict[str, Any]]:
             library.name: {
                 "chip": library.chip,
                 "library": library.soname,
+                "used": library.used,
                 "missing": (why := find(library)),
                 "get": library.source if why else None,
             }
@@ -161,5 +162,5 @@ def _line(value: Any) -> str:
 
 def _library_line(library: dict[str, Any]) -> str:
     if library["missing"] is None:
-        return f"{library['library']} found (not used by this release)"
+        return f"{library['library']} found" + ("" if library["used"] else " (not used by this release)")
     return f"not found: {library['missing']}. For {library['chip']}: {library['get']}"

@@ -1,7 +1,4 @@
-"""Vendor libraries dicomm can name, as a table; `dicomm info` says which of them this machine has.
-
-Nothing in this release calls them: the `ccl`, `rdma` and device layers are not built yet.
-"""
+"""Vendor libraries dicomm can name, as a table; `dicomm info` says which of them this machine has."""
 
 from __future__ import annotations
 
@@ -18,6 +15,7 @@ class VendorLibrary:
     soname: str
     source: str  # how to get it
     wheel: str = ""  # where a wheel puts it, below site-packages
+    used: bool = True  # by this release; else it is only looked for
 
 
 VENDOR_LIBRARIES = (
@@ -25,13 +23,17 @@ VENDOR_LIBRARIES = (
         "NCCL", "NVIDIA", "libnccl.so.2", "pip install nvidia-nccl-cu13", "nvidia/nccl/lib/libnccl.so.2"
     ),
     VendorLibrary("RCCL", "AMD", "librccl.so.1", "ROCm's package rccl"),
-    VendorLibrary("oneCCL", "Intel", "libccl.so.1", "pip install oneccl, or Intel's oneAPI packages"),
+    VendorLibrary(
+        "oneCCL", "Intel", "libccl.so.1", "pip install oneccl, or Intel's oneAPI packages", used=False
+    ),
     VendorLibrary("HCCL", "Huawei Ascend", "libhccl.so", "the CANN toolkit; source its set_env.sh"),
     VendorLibrary("MCCL", "Moore Threads, MetaX", "libmccl.so", "the MUSA toolkit, or MetaX's MACA toolkit"),
-    VendorLibrary("CNCL", "Cambricon", "libcncl.so", "the Neuware toolkit"),
+    VendorLibrary("CNCL", "Cambricon", "libcncl.so", "the Neuware toolkit", used=False),
     VendorLibrary("IXCCL", "Iluvatar CoreX", "libnccl.so", "the CoreX toolkit; its library has NCCL's name"),
-    VendorLibrary("BKCL", "Kunlunxin", "libbkcl.so", "the XPU toolkit"),
-    VendorLibrary("libibverbs", "RDMA cards", "libibverbs.so.1", "apt-get install ibverbs-providers"),
+    VendorLibrary("BKCL", "Kunlunxin", "libbkcl.so", "the XPU toolkit", used=False),
+    VendorLibrary(
+        "libibverbs", "RDMA cards", "libibverbs.so.1", "apt-get install ibverbs-providers", used=False
+    ),
 )
 
 

@@ -101,7 +101,8 @@ Pieces cut_evenly(const Groups &groups, const std::vector<int> &homes, uint64_t 
 
 Pieces cut_blocks(const Groups &groups, const std::vector<uint64_t> &counts, size_t element) {
   const Blocks blocks(counts);
-  const uint64_t room = std::max({ceil_div(blocks.total(), kMostPieces), piece_bytes(groups) / element, uint64_t{1}});
+  const uint64_t room =
+      std::max({ceil_div(blocks.total(), kMostPieces), piece_bytes(groups) / element, uint64_t{1}});
   const size_t size = counts.size();
   std::vector<uint64_t> cuts(size);
   std::vector<int> first(size), rows(static_cast<size_t>(groups.size()));
