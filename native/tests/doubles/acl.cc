@@ -150,7 +150,7 @@ EXPORT int aclrtMemcpyAsync(void *dst, size_t room, const void *src, size_t byte
   CALLED("aclrtMemcpyAsync", "room %zu bytes %zu kind %d on %d", room, bytes, kind, device());
   const std::lock_guard lock(state.mutex);
   if (!stream_known(stream)) return kInvalidParam;
-  std::memmove(dst, src, bytes);
+  if (bytes > 0) std::memmove(dst, src, bytes);
   return 0;
 }
 EXPORT int aclrtCreateStream(void **stream) {

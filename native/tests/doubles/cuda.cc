@@ -149,7 +149,7 @@ EXPORT int N(FreeHost)(void *data) { return host_free(data); }
 EXPORT int N(MemcpyAsync)(void *dst, const void *src, size_t bytes, int kind, void *stream) {
   CALLED("MemcpyAsync", "%zu kind %d stream %p on %d", bytes, kind, stream, current);
   if (!stream_known(stream)) return end(kInvalidValue);
-  std::memmove(dst, src, bytes);
+  if (bytes > 0) std::memmove(dst, src, bytes);
   return 0;
 }
 EXPORT int N(StreamCreateWithFlags)(void **stream, unsigned flags) {

@@ -18,6 +18,11 @@
 
 namespace dicomm::doubles {
 
+// Nothing may be copied from and to null.
+inline void put(void *to, const void *from, size_t bytes) {
+  if (bytes > 0) std::memmove(to, from, bytes);
+}
+
 enum Op { sum, prod, max, min, avg };  // as both vendors number them
 
 // One rank's arguments of one collective.
@@ -114,7 +119,7 @@ struct Rank {
       if (one.recv == nullptr) continue;
       auto &box = clique->mail[{one.peer, rank}];
       if (!wait(lock, [&] { return !box.empty(); }) || box.front().size() != one.bytes) return false;
-      std::memcpy(one.recv, box.front().data(), one.bytes);
+      put(one.recv, box.front().data(), one.bytes);
       box.pop_front();
     }
     return true;
@@ -155,27 +160,27 @@ inline std::vector<char> reduced(const Meeting &meeting, const Arguments &how, s
 inline void do_nothing(Meeting &) {}
 inline void do_broadcast(Meeting &meeting) {
   const Arguments from = meeting.ranks[meeting.ranks[0].root];
-  for (const Arguments &one : meeting.ranks) std::memmove(one.recv, from.send, one.bytes());
+  for (const Arguments &one : meeting.ranks) put(one.recv, from.send, one.bytes());
 }
 inline void do_allreduce(Meeting &meeting) {
   const std::vector<char> result = reduced(meeting, meeting.ranks[0], 0);
-  for (const Arguments &one : meeting.ranks) std::memcpy(one.recv, result.data(), result.size());
+  for (const Arguments &one : meeting.ranks) put(one.recv, result.data(), result.size());
 }
 inline void do_reduce(Meeting &meeting) {
   const std::vector<char> result = reduced(meeting, meeting.ranks[0], 0);
-  std::memcpy(meeting.ranks[meeting.ranks[0].root].recv, result.data(), result.size());
+  put(meeting.ranks[meeting.ranks[0].root].recv, result.data(), result.size());
 }
 inline void do_allgather(Meeting &meeting) {
   std::vector<char> all;
   for (const Arguments &one : meeting.ranks) all.insert(all.end(), one.send, one.send + one.bytes());
-  for (const Arguments &one : meeting.ranks) std::memcpy(one.recv, all.data(), all.size());
+  for (const Arguments &one : meeting.ranks) put(one.recv, all.data(), all.size());
 }
 inline void do_reduce_scatter(Meeting &meeting) {
   std::vector<std::vector<char>> results;  // before any is written: it may be done in place
   for (size_t r = 0; r < meeting.ranks.size(); ++r)
     results.push_back(reduced(meeting, meeting.ranks[0], r * meeting.ranks[0].count));
   for (size_t r = 0; r < meeting.ranks.size(); ++r)
-    std::memcpy(meeting.ranks[r].recv, results[r].data(), results[r].size());
+    put(meeting.ranks[r].recv, results[r].data(), results[r].size());
 }
 
 }  // namespace dicomm::doubles
