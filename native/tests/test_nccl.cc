@@ -26,10 +26,8 @@ nccl::Member member_of(const char *vendor, const char *file) {
 }
 
 suite::CclSetup setup(const char *vendor, const char *file, int version) {
-  return {[=](std::unique_ptr<Ccl> &out) {
-            test::double_control(file)->version = version;
-            return open_nccl(member_of(vendor, file), out);
-          },
+  test::double_control(file)->version = version;
+  return {[=](std::unique_ptr<Ccl> &out) { return open_nccl(member_of(vendor, file), out); },
           [=](int rank, std::unique_ptr<Device> &out) {
             out = std::make_unique<HostDevice>(vendor, rank);
             return Status();
