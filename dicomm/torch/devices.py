@@ -140,7 +140,7 @@ def _make(name: str, group: Any) -> dist.Backend:
         options.group_name = group.name
         backend = backend_class(group.store, group.rank, group.size, options)
     elif (plugin := dist.Backend._plugins[name.upper()]).extended_api:
-        options = c10d._DistributedBackendOptions()  # type: ignore[attr-defined]
+        options = c10d._DistributedBackendOptions()
         options.store = group.store
         options.group_rank = group.rank
         options.group_size = group.size
