@@ -15,7 +15,7 @@ from measure import Budget, compare
 from namespaces import WIRE
 from programs import median
 from report import Section, share
-from sections.two_hosts import CROSSING, MEGABITS, VECTOR, bare_stream
+from sections.two_hosts import MEGABITS, VECTOR, over_the_wire
 
 NAME = "islands: 2+2 ranks of two simulated brands on two hosts, 1 Gbit/s between them"
 BRANDS = "alpha:2,beta:2"
@@ -37,18 +37,13 @@ def run(budget: Budget) -> Section:
         alone = Job("dicomm", 2, prefix=lambda rank: namespaces.enter(names[0]), environment=mixed)
         for job in (*jobs, alone):
             stack.enter_context(job)
-        for operation, vectors in CROSSING.items():
-            crossing = round(vectors * VECTOR)
-            before = bare_stream(names, crossing, budget)
-            points = compare(jobs, operation, VECTOR, budget)
-            inner = compare([alone], operation, VECTOR, budget)
-            bare = before + bare_stream(names, crossing, budget)
-            section.rows += [asdict(point) for point in points + inner] + bare
-            section.wrong += points[0].wrong + points[1].wrong
-            wire = median(bare, "tcp_stream")
+        for points, bare in over_the_wire(section, names, jobs, budget):
             own, own_torch, gloo = points
+            inner = compare([alone], own.operation, VECTOR, budget)
+            section.rows += [asdict(point) for point in inner]
+            wire = median(bare, "tcp_stream")
             parts = [time for time in (wire, inner[0].seconds) if time is not None]
-            work = f"{operation} of 32 MiB, {BRANDS}, 1 Gbit/s"
+            work = f"{own.operation} of 32 MiB, {BRANDS}, 1 Gbit/s"
             section.targets += [
                 share(f"{work}, Python API", own.seconds, wire, at_least=97.6),
                 share(f"{work}, torch", own_torch.seconds, wire),

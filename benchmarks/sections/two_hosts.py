@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -72,17 +72,26 @@ def _slow_wire(section: Section, names: tuple[str, str], budget: Budget) -> None
     with ExitStack() as stack:
         for job in jobs:
             stack.enter_context(job)
-        for operation, vectors in CROSSING.items():
-            crossing = round(vectors * VECTOR)
-            before = bare_stream(names, crossing, budget)
-            points = compare(jobs, operation, VECTOR, budget)
-            bare = before + bare_stream(names, crossing, budget)
-            section.rows += [asdict(point) for point in points] + bare
-            section.wrong += points[0].wrong + points[1].wrong
+        for points, bare in over_the_wire(section, names, jobs, budget):
             _shares(section, points, bare)
 
 
-def bare_stream(names: tuple[str, str], count: int, budget: Budget) -> list[Seconds]:
+def over_the_wire(
+    section: Section, names: tuple[str, str], jobs: Sequence[Job], budget: Budget
+) -> Iterator[tuple[list[Point], list[Seconds]]]:
+    """Every operation of CROSSING on the jobs, the first two of which are dicomm's, and bare streams of what
+    must cross, before and after."""
+    for operation, vectors in CROSSING.items():
+        crossing = round(vectors * VECTOR)
+        before = _bare(names, crossing, budget)
+        points = compare(jobs, operation, VECTOR, budget)
+        bare = before + _bare(names, crossing, budget)
+        section.rows += [asdict(point) for point in points] + bare
+        section.wrong += points[0].wrong + points[1].wrong
+        yield points, bare
+
+
+def _bare(names: tuple[str, str], count: int, budget: Budget) -> list[Seconds]:
     place = ["-A", names[0], "-B", names[1], "-H", ADDRESSES[1]]
     words: list[str | int] = [*place, "-b", budget.least, "-s", count, "tcp_stream", "tcp_duplex"]
     command: list[str | int | Path] = [programs.build("limits"), *words]

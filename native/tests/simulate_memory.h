@@ -5,6 +5,7 @@
 #include <sstream>
 #include <string>
 
+#include "base/operations.h"
 #include "simulate.h"
 
 namespace dicomm::simulate {
@@ -20,9 +21,7 @@ inline uint64_t offset_of(const std::vector<uint64_t> &counts, int i) {
   return std::accumulate(counts.begin(), counts.begin() + i, uint64_t{0});
 }
 
-inline bool reduces(const Problem &p) {
-  return p.op == DICOMM_ALLREDUCE || p.op == DICOMM_REDUCE || p.op == DICOMM_REDUCE_SCATTER;
-}
+inline bool reduces(const Problem &p) { return is_reduction(p.op); }
 
 inline bool can_coincide(const Problem &p) {
   switch (p.op) {

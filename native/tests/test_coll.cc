@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "base/operations.h"
 #include "coll_cases.h"
 #include "simulate.h"
 
@@ -18,7 +19,7 @@ namespace {
 std::vector<Case> cases(dicomm_opcode op) {
   const bool rooted =
       op == DICOMM_BROADCAST || op == DICOMM_REDUCE || op == DICOMM_GATHER || op == DICOMM_SCATTER;
-  const bool reduces = op == DICOMM_ALLREDUCE || op == DICOMM_REDUCE || op == DICOMM_REDUCE_SCATTER;
+  const bool reduces = is_reduction(op);
   const bool blocks = op >= DICOMM_ALLGATHER;
   std::vector<Case> out;
   for (int size : {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 16, 17}) {

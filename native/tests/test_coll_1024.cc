@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "base/operations.h"
 #include "layouts.h"
 #include "simulate.h"
 
@@ -12,10 +13,6 @@ using namespace dicomm;
 namespace {
 
 constexpr int kRanks = 1024;
-
-bool reduces(dicomm_opcode op) {
-  return op == DICOMM_ALLREDUCE || op == DICOMM_REDUCE || op == DICOMM_REDUCE_SCATTER;
-}
 
 // A few elements per rank, zero among them: what is wrong with a schedule shows with few as well.
 std::vector<Problem> problems(const Algorithm &algorithm, int root, bool widened) {
@@ -60,7 +57,7 @@ void check(dicomm_opcode op) {
   const Topology apart = layout(uneven_1024_hosts());
   for (const Algorithm &algorithm : algorithms()) {
     if (algorithm.op != op) continue;
-    const auto hard = simulate::make_job(algorithm, problems(algorithm, 700, reduces(op)), mixed, true);
+    const auto hard = simulate::make_job(algorithm, problems(algorithm, 700, is_reduction(op)), mixed, true);
     check(algorithm, hard, random);
     if (steps(hard) > 1'000'000) continue;
     check(algorithm, simulate::make_job(algorithm, problems(algorithm, 0, false), apart, false), random);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/operations.h"
 #include "coll_cases.h"
 #include "simulate.h"
 
@@ -45,17 +46,13 @@ std::vector<bool> chips_of(const std::string &layout) {
   return out;
 }
 
-bool reduces(dicomm_opcode op) {
-  return op == DICOMM_ALLREDUCE || op == DICOMM_REDUCE || op == DICOMM_REDUCE_SCATTER;
-}
-
 std::vector<Case> cases(dicomm_opcode op, int size) {
   const bool rooted =
       op == DICOMM_BROADCAST || op == DICOMM_REDUCE || op == DICOMM_GATHER || op == DICOMM_SCATTER;
   std::vector<Case> out;
   for (const int root : rooted ? std::vector<int>{0, size / 2, size - 1} : std::vector<int>{0}) {
     for (const bool widened : {false, true}) {
-      if (widened && !reduces(op)) continue;
+      if (widened && !is_reduction(op)) continue;
       for (const uint64_t count : {0, 1, 7}) out.push_back({size, count, false, root, widened, 2});
       // Elements so large that each is a piece, and more of them than slots.
       const bool blocks = op >= DICOMM_ALLGATHER;
@@ -75,7 +72,7 @@ void check_layouts(dicomm_opcode op) {
     for (const Case &c : cases(op, topology.size())) {
       enum Kind { plain, scaled, encoded };
       for (const Kind kind : {plain, scaled, encoded}) {
-        if (kind != plain && !reduces(op)) continue;
+        if (kind != plain && !is_reduction(op)) continue;
         if (kind == encoded && c.widened) continue;
         std::vector<Problem> ranks = problems(op, c);
         for (Problem &p : ranks) {
@@ -160,8 +157,9 @@ TEST_CASE("what an island needs of host and chip does not grow with the buffer")
     CAPTURE(op);
     for (const bool widened : {false, true}) {
       for (const uint64_t count : {16 << 20, 64 << 20}) {
-        std::vector<Problem> ranks = problems(op, {4, op >= DICOMM_ALLGATHER ? count / 4 : count, false, 0,
-                                                   widened && reduces(op), widened ? size_t{2} : size_t{4}});
+        std::vector<Problem> ranks =
+            problems(op, {4, op >= DICOMM_ALLGATHER ? count / 4 : count, false, 0,
+                          widened && is_reduction(op), widened ? size_t{2} : size_t{4}});
         for (Problem &p : ranks) p.libraries = Problem::Libraries::several;
         const auto job =
             simulate::make_job(*find_algorithm(op, "islands"), ranks, topology_of("AABB"), false);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/operations.h"
 #include "coll_cases.h"
 #include "simulate.h"
 
@@ -39,17 +40,13 @@ const std::vector<Layout> kLayouts = {
     {{7, 8}},       {{9, 8}, true}, {{3, 3, 3, 3}},    {{1, 2, 3, 4, 5}}, {{5, 4, 3, 2, 1}, true},
 };
 
-bool reduces(dicomm_opcode op) {
-  return op == DICOMM_ALLREDUCE || op == DICOMM_REDUCE || op == DICOMM_REDUCE_SCATTER;
-}
-
 std::vector<Case> cases(dicomm_opcode op, int size) {
   const bool rooted = op == DICOMM_BROADCAST || op == DICOMM_REDUCE;
   const bool blocks = op == DICOMM_ALLGATHER || op == DICOMM_REDUCE_SCATTER;
   std::vector<Case> out;
   for (const int root : rooted ? std::vector<int>{0, size / 2, size - 1} : std::vector<int>{0}) {
     for (const bool widened : {false, true}) {
-      if (widened && !reduces(op)) continue;
+      if (widened && !is_reduction(op)) continue;
       for (const uint64_t count : {0, 1, 7, 50}) out.push_back({size, count, false, root, widened, 2});
       if (widened) out.push_back({size, 5, false, root, widened, 1});
       if (blocks) out.push_back({size, 6, true, root, widened, 2});
@@ -117,7 +114,7 @@ void check_layouts(dicomm_opcode op) {
       for (const Case &c : cases(op, total(layout))) {
         std::vector<Problem> ranks = problems(op, c);
         simulate::check(algorithm, ranks, topology_of_hosts(hosts), random);
-        if (!reduces(op) || c.widened) continue;
+        if (!is_reduction(op) || c.widened) continue;
         for (Problem &p : ranks) p.wire = DICOMM_BFLOAT16;
         simulate::check(algorithm, ranks, topology_of_hosts(hosts), random);
       }

@@ -1,9 +1,7 @@
 #include "api/guard.h"
-#include "base/names.h"
 #include "comm/bootstrap.h"
 #include "comm/communicator.h"
 #include "comm/context.h"
-#include "device/host/wire_codec.h"
 
 namespace dicomm {
 Store &unwrap(dicomm_store &store);  // api/store.cc
@@ -109,13 +107,7 @@ dicomm_status dicomm_comm_create(dicomm_context *context, dicomm_store *store, c
     dicomm::Communicator::Setup setup;
     setup.name = dicomm::text_or_empty(options.name);
     setup.algorithms = dicomm::text_or_empty(options.algorithms);
-    if (options.wire_dtype != 0) {
-      setup.wire = static_cast<dicomm_dtype>(options.wire_dtype);
-      if (!dicomm::can_encode(*setup.wire)) {
-        return Status::make(DICOMM_INVALID_ARGUMENT, "wire_dtype is ", dicomm::dtype_name(options.wire_dtype),
-                            "; it must be bfloat16, float16, float8_e4m3fn or float8_e5m2");
-      }
-    }
+    DICOMM_TRY(dicomm::read_wire(options.wire_dtype, setup.wire));
     setup.timeout = dicomm::timeout_or(options.timeout_ns, dicomm::kDefaultTimeout);
     const dicomm::Nanos init = dicomm::timeout_or(options.init_timeout_ns, setup.timeout);
     const dicomm::Nanos deadline = init == dicomm::kNever ? init : dicomm::deadline_after(init);

@@ -5,10 +5,13 @@
 #include <cstring>
 #include <exception>
 #include <new>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/names.h"
+#include "device/host/wire_codec.h"
 
 namespace dicomm {
 
@@ -48,6 +51,15 @@ Options read_options(const Options *given) {
 
 inline std::string text_or_empty(const char *text) {
   return text == nullptr ? std::string() : std::string(text);
+}
+
+// dicomm_comm_options::wire_dtype and its like: 0 is none.
+inline Status read_wire(int32_t given, std::optional<dicomm_dtype> &out) {
+  if (given == 0) return {};
+  out = static_cast<dicomm_dtype>(given);
+  if (can_encode(*out)) return {};
+  return Status::make(DICOMM_INVALID_ARGUMENT, "wire_dtype is ", dtype_name(given),
+                      "; it must be bfloat16, float16, float8_e4m3fn or float8_e5m2");
 }
 
 // DICOMM_TIMEOUT_NEVER -> kNever, DICOMM_TIMEOUT_DEFAULT and 0 -> fallback.

@@ -3,9 +3,9 @@
 #include "api/guard.h"
 #include "base/json.h"
 #include "base/names.h"
+#include "base/operations.h"
 #include "coll/schedule.h"
 #include "device/host/kernel_table.h"
-#include "device/host/wire_codec.h"
 #include "exec/scratch.h"
 #include "model/machine.h"
 #include "path/explain.h"
@@ -57,24 +57,16 @@ Status give_chips(dicomm::Topology &topology, const int32_t *islands) {
 Status read_reduction(const dicomm_question &given, dicomm::Question &question) {
   const auto dtype = static_cast<dicomm_dtype>(given.dtype);
   const auto reduce = static_cast<dicomm_reduce>(given.reduce);
-  const bool reduces = given.opcode == DICOMM_ALLREDUCE || given.opcode == DICOMM_REDUCE ||
-                       given.opcode == DICOMM_REDUCE_SCATTER;
-  if (reduces && !dicomm::reduction_supported(dtype, reduce)) {
+  if (dicomm::is_reduction(given.opcode) && !dicomm::reduction_supported(dtype, reduce)) {
     return Status::make(DICOMM_NOT_SUPPORTED, dicomm::reduce_name(given.reduce), " is not defined for ",
                         dicomm::dtype_name(given.dtype));
   }
   question.accumulation = dicomm::accumulation_type(dtype);
   question.widened = question.accumulation != dtype;
-  question.scaled = reduce == DICOMM_PREMUL_SUM || dtype == DICOMM_BOOL;
+  question.scaled = dicomm::scales_inputs(reduce, dtype);
   question.reduce = reduce;
-  const bool sums = reduce == DICOMM_SUM || reduce == DICOMM_AVG || reduce == DICOMM_PREMUL_SUM;
-  if (given.wire_dtype != 0 && sums && dtype == DICOMM_FLOAT32) {
-    question.wire = static_cast<dicomm_dtype>(given.wire_dtype);
-    if (!dicomm::can_encode(*question.wire)) {
-      return Status::make(DICOMM_INVALID_ARGUMENT, "wire_dtype ", dicomm::dtype_name(given.wire_dtype),
-                          " is no encoding of float32");
-    }
-  }
+  if (dicomm::is_sum(reduce) && dtype == DICOMM_FLOAT32)
+    return dicomm::read_wire(given.wire_dtype, question.wire);
   return {};
 }
 

@@ -5,6 +5,40 @@
 
 namespace dicomm {
 
+Status on_one_stream(const std::vector<Stream *> &streams,
+                     const std::function<Status(Stream &stream)> &body) {
+  Stream &stream = *streams.front();
+  std::vector<Stream *> others;
+  for (Stream *one : streams)
+    if (one != &stream && std::find(others.begin(), others.end(), one) == others.end()) others.push_back(one);
+  std::unique_ptr<Event> event;
+  for (Stream *other : others) {
+    DICOMM_TRY(other->record(event));
+    DICOMM_TRY(stream.wait(*event));
+  }
+  DICOMM_TRY(body(stream));
+  for (Stream *other : others) {
+    DICOMM_TRY(stream.record(event));
+    DICOMM_TRY(other->wait(*event));
+  }
+  return {};
+}
+
+std::optional<dicomm_reduce> reducing_bytes(dicomm_reduce logical) {
+  switch (logical) {
+    case DICOMM_SUM:
+    case DICOMM_MAX:
+    case DICOMM_BOR:
+      return DICOMM_MAX;
+    case DICOMM_PROD:
+    case DICOMM_MIN:
+    case DICOMM_BAND:
+      return DICOMM_MIN;
+    default:
+      return std::nullopt;
+  }
+}
+
 Status CclGroupBase::check_collective(int root) const {
   if (collected_)
     return Status::make(DICOMM_INVALID_ARGUMENT, "only sends and receives stand between begin and end");
@@ -29,26 +63,6 @@ Status CclGroupBase::add(const CclTransfer &one) {
   if (one.count == 0) return {};  // on both sides
   if (!collected_) return transfer(one);
   collected_->push_back(one);
-  return {};
-}
-
-Status CclGroupBase::on_one_stream(const std::vector<CclTransfer> &all,
-                                   const std::function<Status(Stream &stream)> &body) {
-  Stream &stream = *all.front().stream;
-  std::vector<Stream *> others;
-  for (const CclTransfer &one : all)
-    if (one.stream != &stream && std::find(others.begin(), others.end(), one.stream) == others.end())
-      others.push_back(one.stream);
-  std::unique_ptr<Event> event;
-  for (Stream *other : others) {
-    DICOMM_TRY(other->record(event));
-    DICOMM_TRY(stream.wait(*event));
-  }
-  DICOMM_TRY(body(stream));
-  for (Stream *other : others) {
-    DICOMM_TRY(stream.record(event));
-    DICOMM_TRY(other->wait(*event));
-  }
   return {};
 }
 

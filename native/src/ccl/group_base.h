@@ -19,6 +19,19 @@ struct CclTransfer {
   Stream *stream;
 };
 
+// Calls body(stream), which enqueues work on the first of the streams; the others are joined with it before
+// and after.
+Status on_one_stream(const std::vector<Stream *> &streams, const std::function<Status(Stream &stream)> &body);
+template <class Call>
+std::vector<Stream *> streams_of(const std::vector<Call> &calls) {
+  std::vector<Stream *> streams;
+  for (const Call &call : calls) streams.push_back(call.stream);
+  return streams;
+}
+// Bools are bytes that hold 0 or 1: what is logical is a minimum or a maximum of them. Empty for bxor, avg
+// and premul_sum.
+std::optional<dicomm_reduce> reducing_bytes(dicomm_reduce logical);
+
 class CclGroupBase : public CclGroup {
  public:
   int rank() const override { return rank_; }
@@ -38,11 +51,6 @@ class CclGroupBase : public CclGroup {
   // Enqueues all as one; they may wait for one another. The vendor's own group, where there is one, is opened
   // and closed in here, so that an abort between begin and end leaves nothing of it open.
   virtual Status transfer_together(const std::vector<CclTransfer> &all) = 0;
-
-  // Calls body(stream), which enqueues all on the first one's stream; the others' are joined with it before
-  // and after.
-  static Status on_one_stream(const std::vector<CclTransfer> &all,
-                              const std::function<Status(Stream &stream)> &body);
 
   // For every collective operation; 0 where there is no root.
   Status check_collective(int root) const;

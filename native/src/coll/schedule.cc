@@ -17,82 +17,41 @@ uint32_t Schedule::append(Step step, const After &after) {
 }
 
 uint32_t Schedule::send(int peer, Span a, const After &after) {
-  Step step;
-  step.kind = StepKind::send;
-  step.peer = peer;
-  step.a = a;
-  return append(step, after);
+  return append({.kind = StepKind::send, .peer = peer, .a = a}, after);
 }
 
 uint32_t Schedule::recv(int peer, Span dst, const After &after) {
-  Step step;
-  step.kind = StepKind::recv;
-  step.peer = peer;
-  step.dst = dst;
-  return append(step, after);
+  return append({.kind = StepKind::recv, .peer = peer, .dst = dst}, after);
 }
 
 uint32_t Schedule::copy(Span dst, Span a, bool finish, const After &after) {
-  Step step;
-  step.kind = StepKind::copy;
-  step.finish = finish;
-  step.dst = dst;
-  step.a = a;
-  return append(step, after);
+  return append({.kind = StepKind::copy, .finish = finish, .a = a, .dst = dst}, after);
 }
 
 uint32_t Schedule::reduce(Span dst, Span a, Span b, bool finish, const After &after) {
-  Step step;
-  step.kind = StepKind::reduce;
-  step.finish = finish;
-  step.dst = dst;
-  step.a = a;
-  step.b = b;
-  return append(step, after);
+  return append({.kind = StepKind::reduce, .finish = finish, .a = a, .b = b, .dst = dst}, after);
 }
 
 uint32_t Schedule::to_host(Span dst, Span a, const After &after) {
-  Step step;
-  step.kind = StepKind::to_host;
-  step.dst = dst;
-  step.a = a;
-  return append(step, after);
+  return append({.kind = StepKind::to_host, .a = a, .dst = dst}, after);
 }
 
 uint32_t Schedule::to_chip(Span dst, Span a, const After &after) {
-  Step step;
-  step.kind = StepKind::to_chip;
-  step.dst = dst;
-  step.a = a;
-  return append(step, after);
+  return append({.kind = StepKind::to_chip, .a = a, .dst = dst}, after);
 }
 
 uint32_t Schedule::encode(Span wire, Span a, uint64_t at, const After &after) {
   scratch(Space::residual) = std::max(scratch(Space::residual), at + a.count);
-  Step step;
-  step.kind = StepKind::encode;
-  step.dst = wire;
-  step.a = a;
-  step.b = {Space::residual, at, a.count};
-  return append(step, after);
+  const Span residual{Space::residual, at, a.count};
+  return append({.kind = StepKind::encode, .a = a, .b = residual, .dst = wire}, after);
 }
 
 uint32_t Schedule::decode(Span dst, Span wire, const After &after) {
-  Step step;
-  step.kind = StepKind::decode;
-  step.dst = dst;
-  step.a = wire;
-  return append(step, after);
+  return append({.kind = StepKind::decode, .a = wire, .dst = dst}, after);
 }
 
 uint32_t Schedule::ccl(CclCall call, int peer, Span dst, Span a, const After &after) {
-  Step step;
-  step.kind = StepKind::ccl;
-  step.call = call;
-  step.peer = peer;
-  step.dst = dst;
-  step.a = a;
-  return append(step, after);
+  return append({.kind = StepKind::ccl, .call = call, .peer = peer, .a = a, .dst = dst}, after);
 }
 
 uint32_t Schedule::join(const After &after) {

@@ -96,7 +96,7 @@ struct Step {
   bool finish = false;
   CclCall call = CclCall::reduce;
   int32_t peer = -1;
-  Span a, b, dst;
+  Span a{}, b{}, dst{};
   uint32_t first_dep = 0;  // into Schedule::deps
   uint32_t dep_count = 0;
 };

@@ -4,15 +4,12 @@
 #include <string_view>
 
 #include "base/names.h"
+#include "base/operations.h"
 #include "coll/through_host.h"
 
 namespace dicomm {
 
 namespace {
-
-bool reducing(int32_t opcode) {
-  return opcode == DICOMM_ALLREDUCE || opcode == DICOMM_REDUCE || opcode == DICOMM_REDUCE_SCATTER;
-}
 
 bool rooted(int32_t opcode) {
   return opcode == DICOMM_BROADCAST || opcode == DICOMM_REDUCE || opcode == DICOMM_GATHER ||
@@ -62,7 +59,7 @@ Status equal_counts(const dicomm_op &op, const char *what, uint64_t have, uint64
 
 Status check_types(const dicomm_op &op) {
   if (dicomm_dtype_size(op.dtype) == 0) return wrong(op, concat("unknown dtype ", op.dtype));
-  if (!reducing(op.opcode)) return {};
+  if (!is_reduction(op.opcode)) return {};
   if (std::string_view(reduce_name(op.reduce)) == "?")
     return wrong(op, concat("unknown reduce op ", op.reduce));
   if (!reduction_supported(static_cast<dicomm_dtype>(op.dtype), static_cast<dicomm_reduce>(op.reduce))) {
@@ -167,7 +164,7 @@ Fingerprint fingerprint_of(const dicomm_op &op, const Problem &problem, const Al
   Fingerprint f;
   f.opcode = static_cast<uint8_t>(op.opcode);
   f.dtype = static_cast<uint8_t>(op.dtype);
-  f.reduce = reducing(op.opcode) ? static_cast<uint8_t>(op.reduce) : 0;
+  f.reduce = is_reduction(op.opcode) ? static_cast<uint8_t>(op.reduce) : 0;
   f.root = rooted(op.opcode) ? op.peer : -1;
   f.plan = hash(2166136261u, algorithm.name, std::strlen(algorithm.name));
   if (problem.wire) f.plan = hash(f.plan, &*problem.wire, sizeof *problem.wire);
@@ -250,7 +247,7 @@ Status plan_collective(const dicomm_op &op, const Planning &planning, Collective
   }
   const auto dtype = static_cast<dicomm_dtype>(op.dtype);
   problem.element = dicomm_dtype_size(op.dtype);
-  problem.widened = reducing(op.opcode) && accumulation_type(dtype) != dtype;
+  problem.widened = is_reduction(op.opcode) && accumulation_type(dtype) != dtype;
   if (op.opcode != DICOMM_BARRIER) {
     DICOMM_TRY(BlockList::from(op.send, op.nsend, problem.element, "send", plan.input));
     DICOMM_TRY(BlockList::from(op.recv, op.nrecv, problem.element, "recv", plan.output));
@@ -263,23 +260,20 @@ Status plan_collective(const dicomm_op &op, const Planning &planning, Collective
     problem.on_chip = plan.on_chip;
     plan.stream = op.stream;
   }
-  // Ranks without a chip cannot see where the others' buffers are; then all go by the islands there are.
-  if (planning.libraries.any() && (plan.on_chip || planning.libraries.some_without_chip())) {
-    const auto reduce = static_cast<dicomm_reduce>(op.reduce);
-    problem.scaled = reducing(op.opcode) && (reduce == DICOMM_PREMUL_SUM || dtype == DICOMM_BOOL);
-    problem.libraries =
-        planning.libraries.use(problem.op, accumulation_type(dtype), reduce, problem.widened, problem.scaled);
+  const auto reduce = static_cast<dicomm_reduce>(op.reduce);
+  if (is_reduction(op.opcode)) {
+    problem.scaled = scales_inputs(reduce, dtype);
+    if (is_sum(reduce) && dtype == DICOMM_FLOAT32) problem.wire = planning.wire;
   }
-  const bool sum = op.reduce == DICOMM_SUM || op.reduce == DICOMM_AVG || op.reduce == DICOMM_PREMUL_SUM;
-  if (reducing(op.opcode) && sum && dtype == DICOMM_FLOAT32) problem.wire = planning.wire;
+  problem.libraries = planning.libraries.use(problem, accumulation_type(dtype), reduce);
   plan.program = program_for(problem, planning);
   if (plan.program->schedule.scratch(Space::residual) > 0) plan.wire = problem.wire;
   plan.opcode = problem.op;
-  plan.reducing = reducing(op.opcode);
+  plan.reducing = is_reduction(op.opcode);
   plan.fingerprint = fingerprint_of(op, problem, *plan.program->algorithm);
   plan.stage_input = needs_staging(plan.input, plan.output, problem.element, problem);
   plan.arithmetic.dtype = dtype;
-  plan.arithmetic.op = static_cast<dicomm_reduce>(op.reduce);
+  plan.arithmetic.op = reduce;
   plan.arithmetic.size = problem.size;
   if (plan.reducing && op.reduce == DICOMM_PREMUL_SUM) {
     if (op.factor_data != nullptr) {
@@ -294,7 +288,7 @@ Status plan_collective(const dicomm_op &op, const Planning &planning, Collective
 std::string describe_call(const Fingerprint &f) {
   if (f.opcode == DICOMM_BARRIER) return "barrier";
   std::string text = concat(opcode_name(f.opcode), "(", dtype_name(f.dtype));
-  if (reducing(f.opcode)) text += concat(", ", reduce_name(f.reduce));
+  if (is_reduction(f.opcode)) text += concat(", ", reduce_name(f.reduce));
   if (f.root >= 0) text += concat(", root ", f.root);
   if (f.opcode != DICOMM_ALLTOALL) text += concat(", ", f.count, " elements");
   return text + ")";

@@ -89,8 +89,12 @@ Status Chip::to_chip(ChipTask &task, void *device, const void *host, size_t byte
 Status Chip::follow(Stream &stream) {
   std::unique_ptr<Event> now;
   DICOMM_TRY(stream.record(now));
-  DICOMM_TRY(out_->wait(*now));
-  return in_->wait(*now);
+  return follow(*now);
+}
+
+Status Chip::follow(const Event &event) {
+  DICOMM_TRY(out_->wait(event));
+  return in_->wait(event);
 }
 
 Status Chip::follow(void *stream, Stream *lane) {
@@ -101,8 +105,7 @@ Status Chip::follow(void *stream, Stream *lane) {
   bool done = false;
   DICOMM_TRY(now->query(done));
   if (done) return {};
-  DICOMM_TRY(out_->wait(*now));
-  DICOMM_TRY(in_->wait(*now));
+  DICOMM_TRY(follow(*now));
   return lane == nullptr ? Status() : lane->wait(*now);
 }
 

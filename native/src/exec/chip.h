@@ -83,6 +83,7 @@ class Chip final : private Poller {
   void report(ChipTask &task, const Status &status);
 
  private:
+  Status follow(const Event &event);
   bool poll() override;
   bool arm() override;
   void disarm() override {}

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/operations.h"
 #include "exec/collective.h"
 
 namespace dicomm {
@@ -159,8 +160,7 @@ Status Collective::compute(const Step &step, Stream &stream) const {
     return stream.reduce(arithmetic, address(step.dst), to, address(step.a), from, address(step.b),
                          form(step.b), step.a.count, step.finish);
   }
-  const bool scales =
-      from == Form::raw && (arithmetic.op == DICOMM_PREMUL_SUM || arithmetic.dtype == DICOMM_BOOL);
+  const bool scales = from == Form::raw && scales_inputs(arithmetic.op, arithmetic.dtype);
   const bool divides = step.finish && arithmetic.op == DICOMM_AVG;
   if (plan_.reducing && (scales || divides || bytes_of(step.a) != bytes_of(step.dst))) {
     return stream.copy_convert(arithmetic, address(step.dst), to, address(step.a), from, step.a.count,
@@ -177,8 +177,7 @@ Status Collective::call(const Step &step, Stream &stream, CclGroup &group) const
   const int peer = step.peer < 0 ? -1 : place_.lane->place_of(step.peer);
   const bool wide = step.a.space == Space::chip_acc || step.dst.space == Space::chip_acc;
   const dicomm_dtype dtype = wide ? accumulation_type(plan_.arithmetic.dtype) : plan_.arithmetic.dtype;
-  const bool sums = plan_.arithmetic.op == DICOMM_AVG || plan_.arithmetic.op == DICOMM_PREMUL_SUM;
-  const dicomm_reduce op = sums ? DICOMM_SUM : plan_.arithmetic.op;
+  const dicomm_reduce op = is_sum(plan_.arithmetic.op) ? DICOMM_SUM : plan_.arithmetic.op;
   switch (step.call) {
     case CclCall::reduce:
       return group.reduce(a, peer == group.rank() ? dst : nullptr, step.a.count, dtype, op, peer, stream);

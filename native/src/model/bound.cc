@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/operations.h"
+
 namespace dicomm::model {
 
 namespace {
@@ -21,10 +23,6 @@ Picoseconds spread_time(int n, Picoseconds overhead, Picoseconds latency) {
     std::push_heap(next_send.begin(), next_send.end(), std::greater<>());
   }
   return last;
-}
-
-bool is_reduction(dicomm_opcode op) {
-  return op == DICOMM_ALLREDUCE || op == DICOMM_REDUCE || op == DICOMM_REDUCE_SCATTER;
 }
 
 struct Traffic {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/names.h"
+#include "base/operations.h"
 #include "coll/through_host.h"
 #include "model/simulate.h"
 #include "path/libraries.h"
@@ -16,11 +17,6 @@ namespace dicomm {
 
 namespace {
 
-bool reducing(const Question &question) {
-  return question.op == DICOMM_ALLREDUCE || question.op == DICOMM_REDUCE ||
-         question.op == DICOMM_REDUCE_SCATTER;
-}
-
 Problem make_problem(const Question &question, const Topology &topology, const LibrarySet &libraries,
                      int rank) {
   Problem problem;
@@ -28,15 +24,14 @@ Problem make_problem(const Question &question, const Topology &topology, const L
   problem.rank = rank;
   problem.size = question.size;
   problem.element = question.element;
-  problem.widened = reducing(question) && question.widened;
-  problem.scaled = reducing(question) && question.scaled;
-  if (reducing(question)) problem.wire = question.wire;
+  if (is_reduction(question.op)) {
+    problem.widened = question.widened;
+    problem.scaled = question.scaled;
+    problem.wire = question.wire;
+  }
   problem.on_chip =
       problem.op != DICOMM_BARRIER && topology.ranks[static_cast<size_t>(rank)].chip.vendor != "cpu";
-  if (libraries.any() && (problem.on_chip || libraries.some_without_chip())) {
-    problem.libraries =
-        libraries.use(problem.op, question.accumulation, question.reduce, problem.widened, problem.scaled);
-  }
+  problem.libraries = libraries.use(problem, question.accumulation, question.reduce);
   problem.count = question.count;
   const uint64_t n = static_cast<uint64_t>(question.size);
   for (uint64_t i = 0; i < n; ++i) {

@@ -1,16 +1,8 @@
 #include "path/libraries.h"
 
+#include "base/operations.h"
+
 namespace dicomm {
-
-namespace {
-
-// avg and premul_sum are sums to a library: the rest is done before and after it.
-size_t asked_of_library(dicomm_reduce reduce) {
-  const bool sum = reduce == DICOMM_AVG || reduce == DICOMM_PREMUL_SUM;
-  return static_cast<size_t>(sum ? DICOMM_SUM : reduce);
-}
-
-}  // namespace
 
 LibrarySet::LibrarySet(const Topology &topology) {
   std::vector<int> sizes(static_cast<size_t>(topology.islands()));
@@ -31,16 +23,18 @@ LibrarySet::LibrarySet(const Topology &topology) {
   if (several) kind_ = topology.islands() == 1 ? Problem::Libraries::one : Problem::Libraries::several;
 }
 
-Problem::Libraries LibrarySet::use(dicomm_opcode op, dicomm_dtype accumulation, dicomm_reduce reduce,
-                                   bool widened, bool scaled) const {
+Problem::Libraries LibrarySet::use(const Problem &problem, dicomm_dtype accumulation,
+                                   dicomm_reduce reduce) const {
   constexpr auto kNone = Problem::Libraries::none;
+  if (!problem.on_chip && !without_chip_) return kNone;
   const bool one = kind_ == Problem::Libraries::one;
-  switch (op) {
+  switch (problem.op) {
     case DICOMM_ALLREDUCE:
     case DICOMM_REDUCE:
     case DICOMM_REDUCE_SCATTER: {
-      const bool reduces = common_.reduces[asked_of_library(reduce)] >> accumulation & 1;
-      const bool converts = widened || scaled || (one && reduce == DICOMM_AVG);
+      const auto asked = static_cast<size_t>(is_sum(reduce) ? DICOMM_SUM : reduce);
+      const bool reduces = common_.reduces[asked] >> accumulation & 1;
+      const bool converts = problem.widened || problem.scaled || (one && reduce == DICOMM_AVG);
       return reduces && (common_.converts || !converts) ? kind_ : kNone;
     }
     case DICOMM_BROADCAST:

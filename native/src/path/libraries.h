@@ -8,19 +8,16 @@ namespace dicomm {
 // What the libraries of a communicator's islands have in common.
 class LibrarySet {
  public:
-  LibrarySet() = default;
   explicit LibrarySet(const Topology &topology);
 
-  // Some rank's island has a library and other ranks in it.
-  bool any() const { return kind_ != Problem::Libraries::none; }
-  // Some rank has no chip of its own: it cannot tell whether the others' buffers are on theirs.
-  bool some_without_chip() const { return without_chip_; }
-  // For a collective on buffers on chips.
-  Problem::Libraries use(dicomm_opcode op, dicomm_dtype accumulation, dicomm_reduce reduce, bool widened,
-                         bool scaled) const;
+  // For a collective that accumulates in `accumulation`; all but problem.libraries is there. On the host's
+  // buffers it is none.
+  Problem::Libraries use(const Problem &problem, dicomm_dtype accumulation, dicomm_reduce reduce) const;
 
  private:
   Problem::Libraries kind_ = Problem::Libraries::none;
+  // Some rank has no chip of its own and cannot see where the others' buffers are: then all go by the islands
+  // there are.
   bool without_chip_ = false;
   ChipInfo common_;  // of the members of islands
 };

@@ -143,7 +143,7 @@ Status Group::transfer_together(const std::vector<CclTransfer> &all) {
     items.push_back({one.send != nullptr ? kSend : kReceive, one.send != nullptr ? input(one.send) : one.recv,
                      one.count * wire.elements, wire.dtype, static_cast<uint32_t>(one.peer)});
   }
-  return on_one_stream(all, [&](Stream &stream) {
+  return on_one_stream(streams_of(all), [&](Stream &stream) {
     return enter("BatchSendRecv", [&] {
       return library_->call.BatchSendRecv(items.data(), static_cast<uint32_t>(items.size()), comm_,
                                           stream.native());

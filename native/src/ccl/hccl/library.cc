@@ -1,5 +1,7 @@
 #include "ccl/hccl/library.h"
 
+#include "ccl/group_base.h"
+
 namespace dicomm::hccl {
 
 namespace {
@@ -57,23 +59,6 @@ std::optional<int> same(dicomm_reduce op) {
   }
 }
 
-// Bools are bytes that hold 0 or 1: what is logical is a minimum or a maximum.
-std::optional<Reduction> reducing_bool(dicomm_reduce op) {
-  const Wire wire{dtypes::int8, 1};
-  switch (op) {
-    case DICOMM_SUM:
-    case DICOMM_MAX:
-    case DICOMM_BOR:
-      return Reduction{wire, ops::max};
-    case DICOMM_PROD:
-    case DICOMM_MIN:
-    case DICOMM_BAND:
-      return Reduction{wire, ops::min};
-    default:
-      return std::nullopt;
-  }
-}
-
 }  // namespace
 
 std::vector<std::string> files() { return {"libhccl.so"}; }
@@ -112,7 +97,10 @@ Wire moving(dicomm_dtype dtype) {
 }
 
 std::optional<Reduction> reducing(dicomm_dtype dtype, dicomm_reduce op) {
-  if (dtype == DICOMM_BOOL) return reducing_bool(op);
+  if (dtype == DICOMM_BOOL) {
+    const auto bytes = reducing_bytes(op);
+    return bytes ? std::optional(Reduction{{dtypes::int8, 1}, *same(*bytes)}) : std::nullopt;
+  }
   if (dtype == DICOMM_COMPLEX64 && op == DICOMM_SUM) return Reduction{{dtypes::float32, 2}, ops::sum};
   const auto known_op = same(op);
   if (!known_op) return std::nullopt;

@@ -22,6 +22,14 @@ std::shared_ptr<Work> calling(const char *function) {
   return work;
 }
 
+// MPI does not want one buffer for both ways, and algorithms differ with MPI_IN_PLACE: the input is what
+// `data` holds when the work begins, kept aside. Returns where.
+const std::byte *set_aside(Work &work, const void *data, size_t bytes) {
+  work.aside = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  work.before = [aside = work.aside.get(), data, bytes] { std::memcpy(aside, data, bytes); };
+  return work.aside.get();
+}
+
 template <class Piece>
 void each_piece(uint64_t count, const Piece &piece) {
   for (uint64_t done = 0; done < count; done += kPiece)
@@ -109,13 +117,7 @@ Status Group::allreduce(const void *send, void *recv, uint64_t count, dicomm_dty
   DICOMM_TRY(reducing(dtype, op, theirs, their_op));
   const size_t element = dicomm_dtype_size(dtype);
   auto work = calling("Iallreduce");
-  if (send == recv) {
-    work->aside = std::make_unique_for_overwrite<std::byte[]>(count * element);
-    send = work->aside.get();
-    work->before = [aside = work->aside.get(), recv, bytes = count * element] {
-      std::memcpy(aside, recv, bytes);
-    };
-  }
+  if (send == recv) send = set_aside(*work, recv, count * element);
   each_piece(count, [&](uint64_t begin, int n) {
     work->calls.push_back([&call = session_->library->call, in = at(send, begin * element),
                            out = at(recv, begin * element), n, theirs, their_op,
@@ -134,13 +136,7 @@ Status Group::reduce(const void *send, void *recv, uint64_t count, dicomm_dtype 
   const size_t element = dicomm_dtype_size(dtype);
   auto work = calling("Ireduce");
   if (rank() != root) recv = nullptr;
-  if (send == recv) {
-    work->aside = std::make_unique_for_overwrite<std::byte[]>(count * element);
-    send = work->aside.get();
-    work->before = [aside = work->aside.get(), recv, bytes = count * element] {
-      std::memcpy(aside, recv, bytes);
-    };
-  }
+  if (send == recv) send = set_aside(*work, recv, count * element);
   each_piece(count, [&](uint64_t begin, int n) {
     work->calls.push_back([&call = session_->library->call, in = at(send, begin * element),
                            out = recv == nullptr ? nullptr : at(recv, begin * element), n, theirs, their_op,
@@ -170,11 +166,7 @@ Status Group::allgather(const void *send, void *recv, uint64_t count, dicomm_dty
       });
     return enqueue(std::move(work), stream);
   }
-  if (send == own && bytes > 0) {
-    work->aside = std::make_unique_for_overwrite<std::byte[]>(bytes);
-    send = work->aside.get();
-    work->before = [aside = work->aside.get(), own, bytes] { std::memcpy(aside, own, bytes); };
-  }
+  if (send == own && bytes > 0) send = set_aside(*work, own, bytes);
   const int n = static_cast<int>(bytes);
   if (n > 0)
     work->calls.push_back([&library, send, recv, n, byte, comm = session_->comm](Handle *request) {
@@ -243,7 +235,7 @@ Status Group::transfer(const CclTransfer &one) {
 Status Group::transfer_together(const std::vector<CclTransfer> &all) {
   auto work = calling("Isend or MPI_Irecv");
   for (const CclTransfer &one : all) add(one, *work);
-  return on_one_stream(all, [&](Stream &stream) { return enqueue(std::move(work), stream); });
+  return on_one_stream(streams_of(all), [&](Stream &stream) { return enqueue(std::move(work), stream); });
 }
 
 Status Group::async_error() {

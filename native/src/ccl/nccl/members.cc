@@ -1,5 +1,7 @@
 #include "ccl/nccl/members.h"
 
+#include "ccl/group_base.h"
+
 namespace dicomm::nccl {
 
 const std::vector<Member> &members() {
@@ -115,23 +117,6 @@ std::optional<int> same(int version, dicomm_reduce op) {
   }
 }
 
-// Bools are bytes that hold 0 or 1: what is logical is a minimum or a maximum.
-std::optional<Reduction> reducing_bool(dicomm_reduce op) {
-  const Wire wire{dtypes::uint8, 1};
-  switch (op) {
-    case DICOMM_SUM:
-    case DICOMM_MAX:
-    case DICOMM_BOR:
-      return Reduction{wire, ops::max};
-    case DICOMM_PROD:
-    case DICOMM_MIN:
-    case DICOMM_BAND:
-      return Reduction{wire, ops::min};
-    default:
-      return std::nullopt;
-  }
-}
-
 }  // namespace
 
 Wire moving(int version, dicomm_dtype dtype) {
@@ -140,7 +125,10 @@ Wire moving(int version, dicomm_dtype dtype) {
 }
 
 std::optional<Reduction> reducing(const Member &member, int version, dicomm_dtype dtype, dicomm_reduce op) {
-  if (dtype == DICOMM_BOOL) return reducing_bool(op);
+  if (dtype == DICOMM_BOOL) {
+    const auto bytes = reducing_bytes(op);
+    return bytes ? std::optional(Reduction{{dtypes::uint8, 1}, *same(version, *bytes)}) : std::nullopt;
+  }
   const auto known_op = same(version, op);
   if (!known_op) return std::nullopt;
   if (dtype == DICOMM_COMPLEX64 || dtype == DICOMM_COMPLEX128) {  // added as pairs of real numbers

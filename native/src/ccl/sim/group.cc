@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include "base/names.h"
+#include "base/operations.h"
+#include "ccl/group_base.h"
 #include "device/processor/queue.h"
 
 namespace dicomm {
@@ -83,9 +85,7 @@ Status SimCclGroup::check(const Call &call) const {
   const auto dtype = static_cast<dicomm_dtype>(call.op.dtype);
   const auto reduce = static_cast<dicomm_reduce>(call.op.reduce);
   DICOMM_TRY(session_->error());
-  const bool reduces = call.op.opcode == DICOMM_ALLREDUCE || call.op.opcode == DICOMM_REDUCE ||
-                       call.op.opcode == DICOMM_REDUCE_SCATTER;
-  if (reduces && !capabilities_.reduces(dtype, reduce))
+  if (is_reduction(call.op.opcode) && !capabilities_.reduces(dtype, reduce))
     return Status::make(DICOMM_NOT_SUPPORTED, "the library does not know ", reduce_name(reduce), " of ",
                         dtype_name(dtype));
   if (!capabilities_.moves(dtype))
@@ -104,38 +104,24 @@ Status SimCclGroup::add(const Call &call) {
   return {};
 }
 
-// All on the first call's stream. The other streams are joined with it before and after.
 Status SimCclGroup::enqueue(std::vector<Call> calls) {
   if (calls.empty()) return {};
-  Stream &stream = *calls.front().stream;
-  std::vector<Stream *> others;
-  for (const Call &call : calls)
-    if (call.stream != &stream && std::find(others.begin(), others.end(), call.stream) == others.end())
-      others.push_back(call.stream);
-  std::unique_ptr<Event> event;
-  for (Stream *other : others) {
-    DICOMM_TRY(other->record(event));
-    DICOMM_TRY(stream.wait(*event));
-  }
   double crossing = 0;
   for (const Call &call : calls) crossing += call.crossing;
   const Nanos on_link = link_gbs_ > 0 ? static_cast<Nanos>(crossing / link_gbs_) : 0;
-  // A stream of the Device given to join is a simulated one.
-  auto *queue = static_cast<WorkQueue *>(stream.native());
-  DICOMM_TRY(queue->enqueue([counted = std::make_shared<Counted>(session_), calls = std::move(calls),
-                             on_link](Nanos begun, Nanos &until) mutable -> Status {
-    if (counted->session().error().ok()) {
-      const Status status = perform(counted->session(), calls);
-      if (!status.ok()) counted->session().fail(status);
-    }
-    until = begun + on_link;
-    return {};  // the group has failed, not the chip
-  }));
-  for (Stream *other : others) {
-    DICOMM_TRY(stream.record(event));
-    DICOMM_TRY(other->wait(*event));
-  }
-  return {};
+  return on_one_stream(streams_of(calls), [&](Stream &stream) {
+    // A stream of the Device given to join is a simulated one.
+    auto *queue = static_cast<WorkQueue *>(stream.native());
+    return queue->enqueue([counted = std::make_shared<Counted>(session_), calls = std::move(calls), on_link](
+                              Nanos begun, Nanos &until) mutable -> Status {
+      if (counted->session().error().ok()) {
+        const Status status = perform(counted->session(), calls);
+        if (!status.ok()) counted->session().fail(status);
+      }
+      until = begun + on_link;
+      return {};  // the group has failed, not the chip
+    });
+  });
 }
 
 Status SimCclGroup::broadcast(const void *send, void *recv, uint64_t count, dicomm_dtype dtype, int root,
