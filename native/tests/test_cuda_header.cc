@@ -2,9 +2,8 @@
 
 #include <doctest/doctest.h>
 
-#include <type_traits>
-
 #include "device/cuda/runtime.h"
+#include "signatures.h"
 
 #if __has_include(<cuda_runtime_api.h>) && __has_include(<cuda.h>)
 #include <cuda.h>
@@ -17,31 +16,6 @@ namespace dicomm::test {
 namespace {
 
 #ifdef DICOMM_CUDA_HEADER
-
-// As the calling convention sees it: an enumeration is an int, a pointer to anything but text a void *.
-template <class T>
-struct Plain {
-  using type = T;
-};
-template <class T>
-  requires std::is_enum_v<T>
-struct Plain<T> {
-  using type = int;
-  static_assert(sizeof(T) == sizeof(int));
-};
-template <class R, class... A>
-struct Plain<R (*)(A...)> {
-  using type = typename Plain<R>::type (*)(typename Plain<A>::type...);
-};
-template <class T>
-  requires(!std::is_function_v<T> && (std::is_class_v<std::remove_const_t<T>> || std::is_pointer_v<T>))
-struct Plain<T *> {
-  using type = std::conditional_t<std::is_const_v<T>, const void *,
-                                  std::conditional_t<std::is_pointer_v<T>, void **, void *>>;
-};
-
-template <class Ours, class Theirs>
-constexpr bool same = std::is_same_v<typename Plain<Ours>::type, typename Plain<Theirs>::type>;
 
 #define DICOMM_CUDA_SAME(name, ...) \
   static_assert(same<std::add_pointer_t<__VA_ARGS__>, decltype(&cuda##name)>, #name);

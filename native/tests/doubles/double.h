@@ -15,12 +15,16 @@ inline std::string double_path(const std::string &name) {
   return std::string(DICOMM_DOUBLES) + "/libdicomm_double_" + name + ".so";
 }
 
-inline doubles::Control *double_control(const std::string &name) {
+inline void *double_symbol(const std::string &name, const char *symbol) {
   void *library = ::dlopen(double_path(name).c_str(), RTLD_NOW | RTLD_LOCAL);
   REQUIRE(library != nullptr);
-  void *const control = ::dlsym(library, "dicomm_double_control");
-  REQUIRE(control != nullptr);
-  return reinterpret_cast<doubles::Control *(*)()>(control)();
+  void *const found = ::dlsym(library, symbol);
+  REQUIRE(found != nullptr);
+  return found;
+}
+
+inline doubles::Control *double_control(const std::string &name) {
+  return reinterpret_cast<doubles::Control *(*)()>(double_symbol(name, "dicomm_double_control"))();
 }
 
 }  // namespace dicomm::test
