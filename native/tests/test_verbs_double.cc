@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "verbs_side.h"
@@ -211,6 +212,49 @@ TEST_CASE("verbs double: one event for each arming") {
   CHECK_FALSE(b.readable(b.channel->fd));
   REQUIRE(b.context->ops.req_notify_cq(b.cq, 0) == 0);
   CHECK(b.readable(b.channel->fd));  // left for cq's end: it is withdrawn
+}
+
+// Each side sleeps whenever it has nothing to do: an arming that missed its completion would end in the
+// time-out.
+TEST_CASE("verbs double: two threads that sleep between messages") {
+  VerbsDouble world;
+  world.control.settings.jitter = true;
+  Connected pair(world);
+  constexpr uint64_t kRounds = 2000;
+  const auto play = [&](Side &side, uint64_t first) {
+    uint64_t received = 0, sent = 0;
+    for (uint64_t i = 0; i < 4; ++i) side.receive(i, 0, 8);
+    if (first == 0) side.send(sent++, 8);
+    while (received < kRounds) {
+      ibv::Wc wc{};
+      bool found = side.poll(wc);
+      if (!found) {
+        side.context->ops.req_notify_cq(side.cq, 0);
+        found = side.poll(wc);
+      }
+      if (!found) {
+        pollfd one{side.channel->fd, POLLIN, 0};
+        if (::poll(&one, 1, 5000) != 1) return received;
+        ibv::Cq *cq = nullptr;
+        void *user = nullptr;
+        if (side.call.get_cq_event(side.channel, &cq, &user) == 0) side.call.ack_cq_events(cq, 1);
+        continue;
+      }
+      if (wc.status != ibv::wc_success) return received;
+      if (wc.opcode != ibv::wc_opcode_recv) continue;
+      ++received;
+      side.receive(wc.wr_id, 0, 8);
+      if (sent < kRounds) side.send(sent++, 8);
+    }
+    return received;
+  };
+  uint64_t of_b = 0;
+  std::thread other([&] { of_b = play(pair.b, 1); });
+  CHECK(play(pair.a, 0) == kRounds);
+  other.join();
+  CHECK(of_b == kRounds);
+  CHECK(world.control.seen.sends == 2 * kRounds);
+  CHECK(world.control.seen.events > 0);
 }
 
 TEST_CASE("verbs double: events that nobody acknowledged are an error") {
