@@ -111,6 +111,30 @@ class Store:
             _native.check(lib.dicomm_store_add(self.handle, key.encode(), delta, result))
         return int(result[0])
 
+    def set(self, key: str, value: bytes) -> None:
+        """key must be new to the store."""
+        with self.lock:
+            _native.check(lib.dicomm_store_set(self.handle, key.encode(), value, len(value)))
+
+    def get(self, key: str, timeout: float) -> bytes:
+        """Waits until somebody has set the key. TimedOut when nobody does within so many seconds."""
+        length, limit = ffi.new("size_t *"), _native.nanoseconds(timeout)
+
+        def run(capacity: int) -> bytes:
+            value = ffi.new("uint8_t[]", capacity)
+            with self.lock:
+                status = lib.dicomm_store_get(self.handle, key.encode(), value, capacity, length, limit)
+                _native.check(status)
+            return bytes(ffi.buffer(value)[: length[0]])
+
+        value = interruptible.call(lambda: run(1 << 16))
+        return value if length[0] == len(value) else run(length[0])
+
+    def expect(self, ranks: int) -> None:
+        """Before reading without create(): so many ranks will, and each ends with leave()."""
+        with self.lock:
+            self.readers += ranks
+
     def leave(self) -> None:
         """This rank reads no more. A served store stays up for the ranks that do, and for the next init."""
         if self.shared:

@@ -9,6 +9,7 @@ import click
 
 _COMMANDS = {
     "bench": "latency and bandwidth of every operation, checked, beside other libraries if asked",
+    "doctor": "what is wrong with this host, or between the hosts of a job, and what to do",
     "demo": "train a DDP script on four local ranks, then measure; or on simulated chips",
     "explain": "which algorithm serves an operation, and why",
     "info": "versions, build, interfaces, transports, vendor libraries",

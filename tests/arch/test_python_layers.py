@@ -67,7 +67,7 @@ def test_the_core_knows_neither_cli_nor_torch(path: Path) -> None:
 
 
 def test_the_cli_meets_torch_only_inside_functions() -> None:
-    for path in (PACKAGE / "cli").glob("*.py"):
+    for path in (PACKAGE / "cli").rglob("*.py"):
         early = [name for name, top in imports(path) if top and within(name, "dicomm.torch")]
         assert not early, path
 
@@ -104,5 +104,6 @@ def test_no_pickle() -> None:
 
 def test_importing_dicomm_and_its_cli_imports_no_torch() -> None:
     code = "import sys, dicomm, dicomm.cli.bench, dicomm.cli.info, dicomm.cli.demo, dicomm.cli.explain\n"
+    code += "import dicomm.cli.doctor.checks, dicomm.cli.doctor.between\n"
     code += "assert 'torch' not in sys.modules, 'torch was imported'"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=30, cwd="/")

@@ -35,7 +35,7 @@ def test_the_console_script_is_the_module() -> None:
     assert ok("--help").count("\n  ") >= 4
 
 
-@pytest.mark.parametrize("command", ["bench", "demo", "explain", "info"])
+@pytest.mark.parametrize("command", ["bench", "demo", "doctor", "explain", "info"])
 def test_every_command_explains_itself(command: str) -> None:
     assert "Usage: " in ok(command, "--help")
 
