@@ -186,6 +186,21 @@ def test_info_gathers_the_topology_of_a_job(tmp_path: Path) -> None:
     assert outputs[1:] == ["", ""]
 
 
+def test_doctor_looks_at_this_machine() -> None:
+    done = dicomm("doctor", "--json")
+    findings = json.loads(done.stdout)["findings"]
+    assert done.returncode == int(any(found["state"] == "problem" for found in findings))
+    names = [found["name"] for found in findings]
+    assert {"versions", "kernel", "network", "locked memory", "shared memory", "libibverbs"} <= set(names)
+    for found in findings:
+        assert bool(found["advice"]) == (found["state"] != "ok"), found
+    text = dicomm("doctor").stdout.splitlines()
+    assert text[-1].endswith(" ok")
+    assert [line.split()[0] for line in text if line[:1] not in ("", " ")][:-1] == [
+        found["state"] for found in findings
+    ]
+
+
 def test_explain_names_an_algorithm_and_its_steps() -> None:
     text = ok("explain", "allreduce", "4M", "--ranks", "4", "--algorithms", "allreduce:ring")
     assert "ring" in text

@@ -243,6 +243,9 @@ def test_a_device_without_its_provider(tmp_path: Path) -> None:
 def test_device_files_that_cannot_be_opened(tmp_path: Path) -> None:
     machines.device_file(tmp_path, "mlx5_0", "uverbs0", there=False)
     machines.device_file(tmp_path, "mlx5_1", "uverbs1", there=False)
+    machines.device_file(tmp_path, "mlx5_2", "uverbs2", there=False)  # of another network namespace
+    port(tmp_path, "mlx5_0")
+    port(tmp_path, "mlx5_1")
     (tmp_path / "dev/infiniband/uverbs1").mkdir(parents=True)  # nobody may write to one, root neither
     assert rdma.device_files(machine(tmp_path)) == [
         Finding(

@@ -21,6 +21,7 @@ from dicomm.cli.doctor.reports import Report, describe
 from dicomm.config import Config
 from dicomm.errors import DicommError
 from dicomm.rendezvous import Meeting
+from dicomm.request import wait_all
 from dicomm.stores import Store
 
 
@@ -116,9 +117,12 @@ def _paths(config: Config, timeout: float) -> dict[int, str]:
     """Makes the job's communicator and sends every peer a message: peer -> the path that it took."""
     comm = rendezvous.init(name="doctor", config=config, timeout=timeout)
     try:
-        comm.alltoall(np.zeros(comm.size, np.int64), np.empty(comm.size, np.int64))
-        comm.barrier()
-        return {peer["rank"]: peer["path"] for peer in comm.stats()["peers"] if peer["rank"] != comm.rank}
+        peers = [peer for peer in range(comm.size) if peer != comm.rank]
+        receives = [comm.irecv(np.empty(1, np.int64), peer) for peer in peers]
+        wait_all([*receives, *(comm.isend(np.zeros(1, np.int64), peer) for peer in peers)])
+        paths = {peer["rank"]: peer["path"] for peer in comm.stats()["peers"] if peer["rank"] in peers}
+        comm.barrier()  # who leaves first has no path any more
+        return paths
     finally:
         comm.timeout = 1.0  # what has not arrived by now will not
         comm.close()

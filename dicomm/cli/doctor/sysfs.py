@@ -59,9 +59,11 @@ def ports(root: Path) -> list[Port]:
 
 
 def uverbs(root: Path) -> dict[str, str]:
-    """Device -> name of the file in /dev/infiniband through which a process reaches it."""
-    verbs = root / "sys/class/infiniband_verbs"
-    return {read(verbs / name / "ibdev"): name for name in names(verbs) if name.startswith("uverbs")}
+    """Device -> name of the file in /dev/infiniband through which a process reaches it. Of this network
+    namespace: those of others are listed beside them, and cannot be opened here."""
+    verbs, here = root / "sys/class/infiniband_verbs", names(root / "sys/class/infiniband")
+    found = {read(verbs / name / "ibdev"): name for name in names(verbs) if name.startswith("uverbs")}
+    return {device: name for device, name in found.items() if device in here}
 
 
 def idle_adapters(root: Path) -> list[str]:

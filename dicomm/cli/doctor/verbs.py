@@ -106,12 +106,10 @@ def ask_pyverbs() -> Mapping[str, Mapping[int, PortView]] | str:
         for device in pyverbs.get_device_list():
             name = device.name.decode()
             with pyverbs.Context(name=name) as context:
-                gids = list(context.query_gid_table())
-                count = context.query_device().phys_port_cnt
-                found[name] = {
-                    number: _by_pyverbs(context.query_port(number), number, gids)
-                    for number in range(1, count + 1)
-                }
+                numbers = range(1, context.query_device().phys_port_cnt + 1)
+                ports = {number: context.query_port(number) for number in numbers}
+                gids = context.query_gid_table(sum(port.gid_tbl_len for port in ports.values()))
+                found[name] = {number: _by_pyverbs(port, number, gids) for number, port in ports.items()}
     except Exception as error:  # its classes have changed with its versions
         return f"{type(error).__name__}: {error}"
     return found
