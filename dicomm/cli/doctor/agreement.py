@@ -79,11 +79,15 @@ def _version(name: str, report: Report) -> str:
 def reachability(reports: Reports) -> Finding:
     """In both directions: which of the two connects depends on who has something to send."""
     failures = _failures(reports, lambda link: link.connect)
+    tried = sum(len(report.links) for report in reports.values())
+    if not tried:
+        return Finding(
+            "reachability", NOTE, "not tried: no two ranks came", "first mend what keeps them away"
+        )
     if failures:
-        tried = sum(len(report.links) for report in reports.values())
         found = f"{len(failures)} of {tried} connections fail: {failures[0]}"
         return Finding("reachability", PROBLEM, found, _FIREWALL, tuple(failures[1:]))
-    return Finding("reachability", OK, "every rank can connect to every other")
+    return Finding("reachability", OK, f"all {tried} connections from one rank to another can be made")
 
 
 def large_messages(reports: Reports) -> Finding:
