@@ -117,7 +117,7 @@ def ask_pyverbs() -> Mapping[str, Mapping[int, PortView]] | str:
 
 def _by_pyverbs(port: Any, number: int, gids: list[Any]) -> PortView:
     table = {
-        entry.gid_index: (str(entry.gid).replace(":", ""), _KINDS[entry.gid_type])
+        entry.gid_index: (entry.gid_str().replace(":", ""), _KINDS[entry.gid_type])
         for entry in gids
         if entry.port_num == number
     }
