@@ -44,7 +44,7 @@ class Machine:
         """Runs a shell command as root, with this process's directory and environment.
 
         This host's files are there; what the command writes is lost, but what it prints comes back.
-        timeout: seconds, of boot (about 5) and command together. Raises Lost or TimedOut.
+        timeout: seconds, of boot (10 to 20 on a busy core) and command together. Raises Lost or TimedOut.
         """
         with tempfile.TemporaryDirectory(prefix="dicomm-rdma-vm-") as name:
             shared = Path(name)
