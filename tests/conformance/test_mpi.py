@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).resolve().parents[1]
+from support.mpirun import mpirun
+
 RANK = Path(__file__).with_name("mpi_rank.py")
 
 pytestmark = pytest.mark.mpi
 
 
-def mpirun(case: str, kinds: str, *options: str, timeout: float = 50) -> subprocess.CompletedProcess[str]:
-    pytest.importorskip("mpi4py")
-    command = Path(sys.executable).parent / "mpirun"
-    if not command.exists():
-        pytest.skip("no mpirun beside this Python")
-    ranks = kinds.count(",") + 1
-    return subprocess.run(
-        [command, *options, "-n", str(ranks), "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none",
-         *(["--allow-run-as-root"] if os.geteuid() == 0 else []), sys.executable, RANK, case, kinds],
-        env={**os.environ, "PYTHONPATH": str(TESTS)}, capture_output=True, text=True,
-        timeout=timeout, check=False,
-    )  # fmt: skip
+def run(case: str, kinds: str, *options: str, timeout: float = 50) -> subprocess.CompletedProcess[str]:
+    return mpirun(kinds.count(",") + 1, RANK, case, kinds, options=options, timeout=timeout)
 
 
 @pytest.mark.parametrize(
@@ -36,24 +25,24 @@ def mpirun(case: str, kinds: str, *options: str, timeout: float = 50) -> subproc
     ids=["2+2 with simulated chips", "interleaved with plain ranks", "one island"],
 )
 def test_every_operation(kinds: str) -> None:
-    done = mpirun("operations", kinds)
+    done = run("operations", kinds)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("fine") == kinds.count(",") + 1
 
 
 def test_data_go_by_mpi() -> None:
-    done = mpirun("moves_by_mpi", "mpi,mpi,mpi")
+    done = run("moves_by_mpi", "mpi,mpi,mpi")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_rank_that_dies_ends_the_others() -> None:
     """mpirun, told to leave the others alone, does nothing: dicomm notices."""
     begun = time.monotonic()
-    done = mpirun("dies", "mpi,mpi,mpi,alpha", "--enable-recovery", timeout=30)
+    done = run("dies", "mpi,mpi,mpi,alpha", "--enable-recovery", timeout=30)
     assert time.monotonic() - begun < 25
     assert done.stdout.count("PeerLost after") == 3, done.stdout + done.stderr
 
 
 def test_abort_frees_ranks_inside_mpi() -> None:
-    done = mpirun("aborts", "mpi,mpi,mpi", timeout=30)
+    done = run("aborts", "mpi,mpi,mpi", timeout=30)
     assert done.stdout.count("fine") == 3, done.stdout + done.stderr
