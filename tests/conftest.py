@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -25,3 +26,13 @@ def leak_check() -> Iterator[None]:
     """Tests of unit and fault use it on their own; longer-lived jobs check once, at their end."""
     with no_leaks():
         yield
+
+
+@pytest.fixture(scope="session")
+def host_device_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The compiled torch device of support/host_device.cc. Needs torch."""
+    from support import host_device
+
+    path = tmp_path_factory.mktemp("device") / "host_device.so"
+    host_device.build(path)
+    return path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -20,6 +21,7 @@ pytest.importorskip("torch")
 def rank_server() -> Iterator[subprocess.Popen[str]]:
     server = subprocess.Popen(
         [sys.executable, str(Path(__file__).with_name("rank_server.py"))],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -3,34 +3,16 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import types
 from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils import cpp_extension
+
+from support import host_device
 
 pytestmark = pytest.mark.timeout(120)
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = str(tmp_path_factory.mktemp("device") / "host_device.so")
-    command = ["g++", "-std=c++20", "-O0", "-fPIC", "-shared", "-o", path]
-    command += [f"-isystem{include}" for include in cpp_extension.include_paths()]
-    command += [str(Path(__file__).with_name("host_device.cc"))]
-    command += [
-        f"{directory}/lib{name}.so" for directory in cpp_extension.library_paths() for name in LIBRARIES
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
-    assert done.returncode == 0, done.stderr
-    return path
-
-
-LIBRARIES = ("c10", "torch_cpu", "torch")
 
 
 def begin(library: str, rank: int, size: int, meeting: str, chip: str, known: bool) -> None:
@@ -40,16 +22,7 @@ def begin(library: str, rank: int, size: int, meeting: str, chip: str, known: bo
     """
     from dicomm.torch import devices
 
-    torch.ops.load_library(library)
-    torch.utils.rename_privateuse1_backend("hostdev")
-    module = types.ModuleType("torch.hostdev")
-    vars(module).update(
-        is_available=lambda: True,
-        device_count=lambda: 2,
-        current_device=lambda: 0,
-        is_initialized=lambda: True,
-    )
-    torch._register_device_module("hostdev", module)
+    host_device.use(library)
     os.environ["DICOMM_SIMULATE"] = chip
     if known:
         devices.VENDORS["hostdev"] = ("alpha", "beta")
@@ -208,5 +181,6 @@ def meeting(tmp_path: Path) -> str:
 @pytest.mark.parametrize(
     "function", [on_the_chip, through_the_host, of_two_types, to_the_vendor], ids=lambda f: f.__name__
 )
-def test_tensors_of_a_device(ranks, library: str, tmp_path: Path, function) -> None:
+def test_tensors_of_a_device(ranks, host_device_library: Path, tmp_path: Path, function) -> None:
+    library = str(host_device_library)
     ranks(3, function, backend=None, timeout=60, library=library, meeting=meeting(tmp_path))
