@@ -18,7 +18,8 @@ def served_by(group: dist.ProcessGroup | None, tensor: torch.Tensor) -> str:
     with torch.autograd.profiler.profile() as profile:
         dist.all_reduce(tensor, group=group)
     names = {event.name for event in profile.function_events}
-    found = {name.split(":")[0] for name in names if name in ("gloo:all_reduce", "dicomm:all_reduce")}
+    known = ("gloo", "nccl", "dicomm")
+    found = {backend for backend in known if f"{backend}:all_reduce" in names}
     assert len(found) == 1, names
     return found.pop()
 
