@@ -143,8 +143,18 @@ class Config:
     paths: str = _setting(
         "DICOMM_PATHS",
         "",
-        "The paths to use, such as `shm>tcp` or `tcp`. Not set: all; `shm` between processes of one host, "
-        "else `tcp`.",
+        "The paths to use, best first, such as `rdma-direct>tcp`. Not set: "
+        "`shm>rdma-direct>rdma-staged>tcp`. A path that cannot be had is left out; where none is left, "
+        "`init` says why.",
+    )
+    rdma: str = _setting(
+        "DICOMM_RDMA",
+        "",
+        "Settings of the RDMA paths, `name=value` separated by commas: `devices` (such as "
+        "`mlx5_0:1+mlx5_1:1`; not set: every active port, four at most), `gid_index` (chosen by type and "
+        "address), `pkey_index` (0), `service_level` (0), `traffic_class` (0), `timeout` (18: 4.096 us * "
+        "2^18 until a packet is repeated), `retry_count` (6), `mtu` (4096, at most), `queue_pairs` (1 per "
+        "port for large messages), `queue_depth` (32 frames under way). See [the guide](../guide/rdma.md).",
     )
     vendor: str = _setting(
         "DICOMM_VENDOR",

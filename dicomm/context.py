@@ -32,8 +32,9 @@ class Context:
         self.communicators: list[Communicator] = []
         options = ffi.new("dicomm_context_options *")
         options.size = ffi.sizeof("dicomm_context_options")
-        strings = [ffi.new("char[]", text.encode()) for text in (config.interface, route_to, config.paths)]
-        options.interface, options.route_to, options.paths = strings
+        texts = (config.interface, route_to, config.paths, config.rdma)
+        strings = [ffi.new("char[]", text.encode()) for text in texts]
+        options.interface, options.route_to, options.paths, options.rdma = strings
         held_secret = ffi.new("uint8_t[]", secret or b"\0")
         options.secret, options.secret_len = held_secret, len(secret)
         options.sockets_per_peer = config.sockets_per_peer

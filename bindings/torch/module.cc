@@ -25,27 +25,29 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
       .def_property_readonly("info", [](const GroupFacts &group) { return group.info(); });
 
   py::class_<Process, std::shared_ptr<Process>>(module, "Process")
-      .def(
-          py::init([](std::string interface, std::string secret, uint32_t sockets_per_peer,
-                      uint32_t log_level, uint64_t eager_bytes, int64_t spin_ns, int64_t handshake_timeout_ns,
-                      std::string paths, std::string algorithms, int32_t wire_dtype, std::string attempt) {
-            Settings settings;
-            settings.interface = std::move(interface);
-            settings.secret = std::move(secret);
-            settings.sockets_per_peer = sockets_per_peer;
-            settings.log_level = log_level;
-            settings.eager_bytes = eager_bytes;
-            settings.spin_ns = spin_ns;
-            settings.handshake_timeout_ns = handshake_timeout_ns;
-            settings.paths = std::move(paths);
-            settings.algorithms = std::move(algorithms);
-            settings.wire_dtype = wire_dtype;
-            settings.attempt = std::move(attempt);
-            return std::make_shared<Process>(std::move(settings));
-          }),
-          py::kw_only(), py::arg("interface"), py::arg("secret"), py::arg("sockets_per_peer"),
-          py::arg("log_level"), py::arg("eager_bytes"), py::arg("spin_ns"), py::arg("handshake_timeout_ns"),
-          py::arg("paths"), py::arg("algorithms"), py::arg("wire_dtype"), py::arg("attempt"))
+      .def(py::init([](std::string interface, std::string secret, uint32_t sockets_per_peer,
+                       uint32_t log_level, uint64_t eager_bytes, int64_t spin_ns,
+                       int64_t handshake_timeout_ns, std::string paths, std::string rdma,
+                       std::string algorithms, int32_t wire_dtype, std::string attempt) {
+             Settings settings;
+             settings.interface = std::move(interface);
+             settings.secret = std::move(secret);
+             settings.sockets_per_peer = sockets_per_peer;
+             settings.log_level = log_level;
+             settings.eager_bytes = eager_bytes;
+             settings.spin_ns = spin_ns;
+             settings.handshake_timeout_ns = handshake_timeout_ns;
+             settings.paths = std::move(paths);
+             settings.rdma = std::move(rdma);
+             settings.algorithms = std::move(algorithms);
+             settings.wire_dtype = wire_dtype;
+             settings.attempt = std::move(attempt);
+             return std::make_shared<Process>(std::move(settings));
+           }),
+           py::kw_only(), py::arg("interface"), py::arg("secret"), py::arg("sockets_per_peer"),
+           py::arg("log_level"), py::arg("eager_bytes"), py::arg("spin_ns"), py::arg("handshake_timeout_ns"),
+           py::arg("paths"), py::arg("rdma"), py::arg("algorithms"), py::arg("wire_dtype"),
+           py::arg("attempt"))
       .def("use_chip",
            [](Process &self, uintptr_t address, std::optional<at::Device> device) {
              self.use_chip({reinterpret_cast<const dicomm_chip *>(address), device});

@@ -25,6 +25,7 @@ Context::Context(const Settings &settings, const dicomm_chip *chip, const std::s
   native.spin_ns = settings.spin_ns;
   native.handshake_timeout_ns = settings.handshake_timeout_ns;
   native.paths = settings.paths.c_str();
+  native.rdma = settings.rdma.c_str();
   native.chip = chip;
   check(dicomm_context_create(&native, &handle_));
 }

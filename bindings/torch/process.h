@@ -27,6 +27,7 @@ struct Settings {
   int64_t spin_ns = -1;
   int64_t handshake_timeout_ns = 0;
   std::string paths;
+  std::string rdma;
   std::string algorithms;
   int32_t wire_dtype = 0;  // 0: none
   // Tells a restarted job from the dead one whose keys are still in the store.

@@ -81,6 +81,7 @@ def _process() -> Any:
         spin_ns=-1 if config.spin_us is None else int(config.spin_us * 1000),
         handshake_timeout_ns=int((config.handshake_timeout or 0) * 1e9),
         paths=config.paths,
+        rdma=config.rdma,
         algorithms=config.algorithms,
         wire_dtype=dtype_code(config.wire_dtype) if config.wire_dtype else 0,
         attempt=str(_attempt()),

@@ -43,7 +43,7 @@ ALLOWED: dict[str, set[str]] = {
 }
 
 CONCRETE = {
-    *("transport/loopback", "transport/shm", "transport/tcp"),
+    *("transport/loopback", "transport/shm", "transport/tcp", "transport/verbs"),
     *("device/sim", "device/cuda", "device/acl"),
     *("ccl/nccl", "ccl/hccl"),
 }

@@ -24,7 +24,7 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.timeout(280)
 
 HERE = Path(__file__).parent
-DEVICES = [pytest.param("cuda", marks=pytest.mark.gpu), "simulated"]
+DEVICES = [pytest.param("cuda", marks=pytest.mark.gpu), pytest.param("simulated", marks=pytest.mark.slow)]
 SETTINGS = {
     "cuda": {"DICOMM_VENDOR": "nvidia", "DICOMM_DEVICE_INDEX": "0"},
     "simulated": {"DICOMM_SIMULATE": "alpha"},

@@ -11,7 +11,13 @@ from support.mpirun import mpirun
 pytestmark = [pytest.mark.mpi, pytest.mark.timeout(120)]
 
 
-@pytest.mark.parametrize("kinds", ["gloo,gloo,mpi,mpi", "mpi,gloo,mpi,gloo"], ids=["2+2", "interleaved"])
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        pytest.param("gloo,gloo,mpi,mpi", id="2+2", marks=pytest.mark.slow),
+        pytest.param("mpi,gloo,mpi,gloo", id="interleaved"),
+    ],
+)
 def test_every_collective_in_the_job_and_in_each_island(
     kinds: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,6 +66,7 @@ def test_every_setting_is_read() -> None:
         "secret_file": ("/f", "/f"),
         "interface": ("eth0", "eth0"),
         "paths": ("shm>tcp", "shm>tcp"),
+        "rdma": ("timeout=20", "timeout=20"),
         "vendor": ("ascend", "ascend"),
         "device_index": ("2", 2),
         "island": ("left", "left"),

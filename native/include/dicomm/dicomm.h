@@ -229,8 +229,9 @@ typedef struct dicomm_context_options {
   uint64_t eager_bytes;         /* longer messages use the rendezvous protocol; 0: default */
   int64_t spin_ns;              /* how long a wait polls before it sleeps; -1: default */
   int64_t handshake_timeout_ns; /* a connection not authenticated by then is dropped; 0: default */
-  const char *paths;            /* "" all, else those to use: "shm>tcp", "tcp" */
+  const char *paths;            /* "" all, else those to use, best first: "rdma-direct>tcp", "tcp" */
   const dicomm_chip *chip;      /* NULL: the host's processors */
+  const char *rdma;             /* "" or settings of the RDMA paths: "devices=mlx5_0:1, timeout=20" */
 } dicomm_context_options;
 
 DICOMM_API dicomm_status dicomm_context_create(const dicomm_context_options *options, dicomm_context **out);

@@ -64,6 +64,7 @@ dicomm_status dicomm_context_create(const dicomm_context_options *given, dicomm_
     context.interface = dicomm::text_or_empty(options.interface);
     context.route_to = dicomm::text_or_empty(options.route_to);
     context.paths = dicomm::text_or_empty(options.paths);
+    context.rdma = dicomm::text_or_empty(options.rdma);
     if (options.secret != nullptr) {
       const auto *from = reinterpret_cast<const std::byte *>(options.secret);
       context.secret.assign(from, from + options.secret_len);

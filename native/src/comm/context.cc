@@ -44,6 +44,8 @@ Status Context::open() {
   transport.interface = options_.interface;
   transport.route_to = options_.route_to;
   transport.paths = options_.paths;
+  transport.rdma = options_.rdma;
+  transport.log = [this](const std::string &line) { log(2, line); };
   transport.sockets_per_peer = options_.sockets_per_peer;
   transport.handshake_timeout = options_.handshake_timeout;
   {

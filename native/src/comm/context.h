@@ -21,6 +21,7 @@ struct ContextOptions {
   std::string interface;
   std::string route_to;
   std::string paths;
+  std::string rdma;
   std::vector<std::byte> secret;
   uint32_t sockets_per_peer = 1;
   uint32_t log_level = 2;

@@ -17,7 +17,8 @@ std::string Communicator::info() {
                     ", \"path\": ", json_string(messenger_.path(*channel_, r)),
                     ", \"messages_sent\": ", link->messages_sent, ", \"bytes_sent\": ", link->bytes_sent,
                     ", \"messages_received\": ", link->messages_received,
-                    ", \"bytes_received\": ", link->bytes_received, "}");
+                    ", \"bytes_received\": ", link->bytes_received,
+                    link->endpoint == nullptr ? std::string() : link->endpoint->peer_counters(), "}");
   }
   std::string library = "null";
   if (lane_ && lane_->has_library()) {

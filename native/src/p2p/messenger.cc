@@ -113,7 +113,6 @@ Link &Messenger::link_to(const PeerAddress &peer) {
         Status::make(DICOMM_CONNECT_FAILED, "no transport reaches ", peer.host, " at ", peer.address);
     return *slot;
   }
-  slot->limits = transport->limits();
   slot->endpoint = &transport->endpoint(peer);
   slot->endpoint->user = slot.get();
   return *slot;
@@ -124,9 +123,6 @@ Link &Messenger::link_of(Endpoint &endpoint) {
   auto &slot = links_[endpoint.peer()];
   if (!slot) slot = std::make_unique<Link>();
   slot->address.id = endpoint.peer();
-  for (const auto &transport : *transports_) {
-    if (std::string_view(transport->name()) == endpoint.path()) slot->limits = transport->limits();
-  }
   slot->endpoint = &endpoint;
   endpoint.user = slot.get();
   return *slot;

@@ -26,9 +26,8 @@ namespace dicomm {
 struct Link {
   PeerAddress address;
   Endpoint *endpoint = nullptr;  // null: gone
-  TransportLimits limits{};
-  Status gone;        // why
-  bool left = false;  // gone, but said goodbye
+  Status gone;                   // why
+  bool left = false;             // gone, but said goodbye
   uint64_t eager_outstanding = 0;
   uint64_t eager_consumed = 0;                        // not yet credited to the peer
   std::unordered_map<uint64_t, SendTask *> offers;    // by our id

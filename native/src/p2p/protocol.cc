@@ -31,7 +31,7 @@ std::optional<Status> Messenger::send(Channel &channel, SendTask &task) {
   task.packet.task = &task;
   const uint64_t cost = task.bytes + kEntryCost;
   const bool eager = task.available >= task.bytes &&
-                     task.bytes <= std::min<uint64_t>(eager_bytes_, to.limits.max_payload) &&
+                     task.bytes <= std::min<uint64_t>(eager_bytes_, to.endpoint->limits().max_payload) &&
                      to.eager_outstanding + cost <= kEagerWindow;
   ++to.messages_sent;
   to.bytes_sent += task.bytes;
@@ -239,7 +239,7 @@ void Messenger::pump(SendTask &task) {
     packet.chunk = true;
     packet.lane = Lane::bulk;
     packet.data = task.data + stream.offset;
-    packet.size = std::min<uint64_t>(link.limits.bulk_chunk, there - stream.offset);
+    packet.size = std::min<uint64_t>(link.endpoint->limits().bulk_chunk, there - stream.offset);
     packet.progress = 0;
     stream.offset += packet.size;
     if (link.endpoint->send(packet) == Sent::done) {
@@ -332,7 +332,7 @@ void Messenger::unbind(RecvTask &task) {
   task.received = 0;
   for (Arrival *arrival : task.arrivals) {
     arrival->task = nullptr;
-    arrival->data = nullptr;
+    if (arrival->link->endpoint != nullptr) arrival->link->endpoint->revoke(*arrival);
   }
   task.arrivals.clear();
   if (task.claimed != nullptr) task.claimed->claimant = nullptr;

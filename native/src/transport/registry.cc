@@ -1,28 +1,40 @@
 #include "transport/registry.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "transport/loopback/transport.h"
 #include "transport/shm/transport.h"
 #include "transport/tcp/transport.h"
+#include "transport/verbs/transport.h"
 
 namespace dicomm {
 
 namespace {
 
+const std::vector<std::string> kPaths = {"shm", "rdma-direct", "rdma-staged", "tcp"};  // best first
+
 Status parse_paths(const std::string &text, std::vector<std::string> &out) {
-  const std::vector<std::string> known = transport_names();
   for (size_t begin = 0; begin <= text.size() && !text.empty();) {
     const size_t end = std::min(text.find_first_of(">,", begin), text.size());
     const std::string name = text.substr(begin, end - begin);
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
+    if (std::find(kPaths.begin(), kPaths.end(), name) == kPaths.end()) {
       std::string names;
-      for (const std::string &one : known) names += " " + one;
+      for (const std::string &one : kPaths) names += " " + one;
       return Status::make(DICOMM_INVALID_ARGUMENT, "path '", name, "' is not one of:", names);
     }
-    out.push_back(name);
+    if (std::find(out.begin(), out.end(), name) == out.end()) out.push_back(name);
     begin = end + 1;
   }
+  if (out.empty()) out = kPaths;
+  return {};
+}
+
+template <class Made, class Options>
+Status open(Reactor &reactor, Sink &sink, const Options &options, std::unique_ptr<Transport> &out) {
+  auto made = std::make_unique<Made>(reactor, sink, options);
+  DICOMM_TRY(made->open());
+  out = std::move(made);
   return {};
 }
 
@@ -32,29 +44,45 @@ Status make_transports(Reactor &reactor, Sink &sink, const TransportOptions &opt
   out.clear();
   std::vector<std::string> paths;
   DICOMM_TRY(parse_paths(options.paths, paths));
-  const auto wanted = [&](const char *name) {
-    return paths.empty() || std::find(paths.begin(), paths.end(), name) != paths.end();
+  const auto listed = [&](const char *name) {
+    return std::find(paths.begin(), paths.end(), name) != paths.end();
   };
   StreamOptions stream;
   stream.self = options.self;
   stream.sockets_per_peer = options.sockets_per_peer;
   stream.handshake_timeout = options.handshake_timeout;
   stream.connect_timeout = options.connect_timeout;
+  VerbsOptions verbs;
+  static_cast<StreamOptions &>(verbs) = stream;
+  verbs.interface = options.interface;
+  verbs.route_to = options.route_to;
+  verbs.log = options.log;
+  DICOMM_TRY(parse_verbs_settings(options.rdma, verbs.settings));
+  verbs.settings.direct = listed("rdma-direct");
+  verbs.settings.staged = listed("rdma-staged");
+  verbs.settings.tcp = listed("tcp");
 
   out.push_back(std::make_unique<LoopbackTransport>(reactor, sink, options.self.id));
-  if (wanted("shm")) {
-    auto shm = std::make_unique<ShmTransport>(reactor, sink, ShmOptions{stream});
-    const Status opened = shm->open();
-    if (opened.ok()) out.push_back(std::move(shm));
-    if (!opened.ok() && !wanted("tcp")) return opened;
+  std::string why;
+  bool rdma = false;
+  for (const std::string &path : paths) {
+    std::unique_ptr<Transport> made;
+    Status opened;
+    if (path == "shm") {
+      opened = open<ShmTransport>(reactor, sink, ShmOptions{stream}, made);
+    } else if (path == "tcp") {
+      opened =
+          open<TcpTransport>(reactor, sink, TcpOptions{stream, options.interface, options.route_to}, made);
+    } else if (!std::exchange(rdma, true)) {  // one transport for both ways
+      opened = open<VerbsTransport>(reactor, sink, verbs, made);
+    }
+    if (opened.code() == DICOMM_INVALID_ARGUMENT) return opened;
+    if (!opened.ok()) why += concat(why.empty() ? "" : "; ", path, ": ", opened.failure()->text);
+    if (made) out.push_back(std::move(made));
   }
-  if (wanted("tcp")) {
-    TcpOptions tcp{stream, options.interface, options.route_to};
-    auto transport = std::make_unique<TcpTransport>(reactor, sink, tcp);
-    DICOMM_TRY(transport->open());
-    out.push_back(std::move(transport));
-  }
-  return {};
+  if (out.size() > 1) return {};
+  return Status::make(DICOMM_NOT_SUPPORTED, "no path of those allowed (", options.paths,
+                      ") can be had: ", why);
 }
 
 std::string addresses(const Transports &transports) {
@@ -70,7 +98,8 @@ std::string addresses(const Transports &transports) {
 
 std::string numeric_address(const Transports &transports) {
   const std::string all = addresses(transports);
-  const std::string_view line = StreamTransport::line_of(all, "tcp");
+  std::string_view line = StreamTransport::line_of(all, "tcp");
+  if (line.empty()) line = StreamTransport::line_of(all, "rdma");
   return std::string(line.substr(0, line.find(' ')));
 }
 
@@ -85,6 +114,6 @@ std::string place_of(const PeerAddress &peer) {
   return place.empty() ? concat("host ", peer.host) : concat("shm ", place);
 }
 
-std::vector<std::string> transport_names() { return {"loopback", "shm", "tcp"}; }
+std::vector<std::string> transport_names() { return {"loopback", "shm", "rdma", "tcp"}; }
 
 }  // namespace dicomm

@@ -1,6 +1,7 @@
 // The transports of this build: registry.cc is the only file that names the classes.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,7 +15,11 @@ struct TransportOptions {
   PeerAddress self;
   std::string interface;  // "" or the name of an interface or a numeric address to listen on
   std::string route_to;   // "" or a host: listen on the address that reaches it
-  std::string paths;  // "" or the names of the transports to use, separated by '>' or ','; loopback always is
+  // "" or the paths to use, best first, separated by '>' or ',': shm, rdma-direct, rdma-staged, tcp. A
+  // process reaches itself in any case.
+  std::string paths;
+  std::string rdma;                                   // see parse_verbs_settings
+  std::function<void(const std::string &)> log = {};  // of what users should know; one line
   uint32_t sockets_per_peer = 1;
   Nanos handshake_timeout = 5 * kSecond;  // for strangers at our listener
   Nanos connect_timeout = 10 * kSecond;   // from endpoint() to an authenticated connection
@@ -22,8 +27,8 @@ struct TransportOptions {
 
 using Transports = std::vector<std::unique_ptr<Transport>>;
 
-// Best first. INVALID_ARGUMENT names what is wrong with interface or route_to. The reactor and the sink must
-// outlive the transports.
+// Best first. INVALID_ARGUMENT names what is wrong with the options; NOT_SUPPORTED says why none of the paths
+// can be had: one of several that cannot is left out. The reactor and the sink must outlive the transports.
 Status make_transports(Reactor &reactor, Sink &sink, const TransportOptions &options, Transports &out);
 // PeerAddress::address of this process: a line per transport.
 std::string addresses(const Transports &transports);
@@ -34,7 +39,7 @@ Transport *choose_transport(const Transports &transports, const PeerAddress &pee
 // Equal for two processes that can share memory: their place for shm, or the name of their host where one of
 // them does not offer shm.
 std::string place_of(const PeerAddress &peer);
-// Names of what make_transports makes, for dicomm_build_info.
+// Names of what make_transports can make, for dicomm_build_info.
 std::vector<std::string> transport_names();
 
 }  // namespace dicomm

@@ -53,8 +53,8 @@ struct Outgoing {
   Outgoing *next = nullptr;
 };
 
-// Where a payload goes. Belongs to the sink and stays alive until on_payload or on_failed. The transport
-// looks at `data` anew whenever it continues: null means "read and discard the rest".
+// Where a payload goes. Belongs to the sink and stays alive until on_payload or on_failed. Null means "read
+// and discard"; Endpoint::revoke makes it so later.
 struct Incoming {
   std::byte *data = nullptr;
 };
@@ -78,25 +78,33 @@ class Sink {
 
 enum class Sent { done, queued };
 
+struct TransportLimits {
+  size_t max_payload;  // larger payloads must be cut by the caller
+  size_t bulk_chunk;   // payload size at which bulk messages move best
+};
+
 // One peer over one transport. Owned by the transport, alive until Sink::on_failed returned or close().
 class Endpoint {
  public:
   virtual ~Endpoint() = default;
   virtual const ContextId &peer() const = 0;
-  virtual const char *path() const = 0;  // "tcp", "loopback": the word users see
+  virtual TransportLimits limits() const = 0;
+  // "tcp", "rdma-direct": the word users see. May change while the endpoint lives.
+  virtual const char *path() const = 0;
+  // JSON members behind those every peer has, each preceded by a comma: what a transport counts of its own.
+  virtual std::string peer_counters() const { return {}; }
   // Tries to hand the message to the kernel at once when nothing is queued before it. done: the payload may
   // be reused now, on_sent will not be called. queued: on_sent tells.
   virtual Sent send(Outgoing &message) = 0;
   // Takes back a queued message. What has partly left is copied, so that the rest can still follow; in
   // both cases the caller may reuse header and payload on return. True: nothing of it had left.
   virtual bool cancel(Outgoing &message) = 0;
+  // The sink's memory behind `into`, whose payload is on its way from this peer, is needed for something
+  // else: on return nothing writes to it any more. What still comes of the payload is dropped; on_payload
+  // follows as ever.
+  virtual void revoke(Incoming &into) { into.data = nullptr; }
 
   void *user = nullptr;  // the sink's own
-};
-
-struct TransportLimits {
-  size_t max_payload;  // larger payloads must be cut by the caller
-  size_t bulk_chunk;   // payload size at which bulk messages move best
 };
 
 class Transport {

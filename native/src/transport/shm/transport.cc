@@ -27,7 +27,7 @@ SocketAddress abstract(const std::string &name) {
 }  // namespace
 
 ShmTransport::ShmTransport(Reactor &reactor, Sink &sink, const ShmOptions &options)
-    : StreamTransport(reactor, sink, "shm", options), fetch_(options.fetch) {
+    : StreamTransport(reactor, sink, "shm", {kMaxShmPayload, kShmBulkChunk}, options), fetch_(options.fetch) {
   shared_.options.sockets_per_peer = 1;
 }
 
@@ -52,8 +52,6 @@ Status ShmTransport::open() {
   }
   return listen(abstract(name_));
 }
-
-TransportLimits ShmTransport::limits() const { return {kMaxShmPayload, kShmBulkChunk}; }
 
 // "shm BOOT-ID NAMESPACE NAME"
 std::string ShmTransport::address() const { return concat("shm ", place_, " ", name_); }

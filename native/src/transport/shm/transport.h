@@ -19,7 +19,6 @@ class ShmTransport final : public StreamTransport {
   // NOT_SUPPORTED where the kernel has no memfd, or no name of this boot and namespace can be had.
   Status open();
 
-  TransportLimits limits() const override;
   std::string address() const override;
   // The part of a PeerAddress::address that is equal for processes that reach each other: "BOOT-ID
   // NAMESPACE",

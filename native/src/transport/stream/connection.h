@@ -15,6 +15,7 @@ class Connection : public FdHandler {
   class Owner {
    public:
     virtual Endpoint &endpoint() = 0;
+    virtual std::string peer_name() const = 0;  // "process 4711 on hostb", for messages
     // The peer hung up as agreed; this connection is closed. Must not destroy it before the callback returns.
     virtual void ended(Connection &connection) = 0;
     // It is unusable; the owner closes it.
@@ -30,12 +31,16 @@ class Connection : public FdHandler {
   virtual void close() = 0;
   virtual bool is_open() const = 0;
   virtual void after_fork() = 0;
+  // What moves the messages now, where a transport has several ways; else null.
+  virtual const char *path() const { return nullptr; }
+  virtual std::string peer_counters() const { return {}; }  // as Endpoint::peer_counters
 
   virtual Sent send(Outgoing &message) = 0;
   // For messages that waited for the connection: queues without sending; then flush.
   virtual void enqueue(Outgoing &message) = 0;
   virtual void flush() = 0;  // from inside dispatch only
   virtual Canceled cancel(Outgoing &message) = 0;
+  virtual void revoke(Incoming &into) { into.data = nullptr; }  // as Endpoint::revoke
   virtual uint64_t queued_bytes() const = 0;
   // Behind what is queued. The connection ends when the peer hangs up.
   virtual void say_goodbye() = 0;

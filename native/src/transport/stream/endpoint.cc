@@ -142,6 +142,23 @@ bool StreamEndpoint::cancel(Outgoing &message) {
   return false;
 }
 
+void StreamEndpoint::revoke(Incoming &into) {
+  for (const auto &connection : connections_)
+    if (connection != nullptr) connection->revoke(into);
+  into.data = nullptr;
+}
+
+const char *StreamEndpoint::path() const {
+  const char *of_connection = state_ == State::connected ? connections_[0]->path() : nullptr;
+  return of_connection != nullptr ? of_connection : shared_.path;
+}
+
+std::string StreamEndpoint::peer_counters() const {
+  return state_ == State::connected ? connections_[0]->peer_counters() : std::string();
+}
+
+std::string StreamEndpoint::peer_name() const { return concat("process ", process_, " on ", host_); }
+
 // ---- ending ----
 
 void StreamEndpoint::doom(const Status &why, bool clean) {
@@ -152,7 +169,7 @@ void StreamEndpoint::doom(const Status &why, bool clean) {
     f.path = shared_.path;
     f.peer_host = host_;
     if (f.code == DICOMM_CONNECT_FAILED) f.waited_ns = waited;
-    f.text = concat("process ", process_, " on ", host_, ": ", f.text);
+    f.text = concat(peer_name(), ": ", f.text);
   });
   clean_ = clean;
   shared_.reactor.cancel(yield_deadline_);

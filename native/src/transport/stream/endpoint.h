@@ -58,12 +58,16 @@ class StreamEndpoint final : public Endpoint, private Connection::Owner, private
   bool clean() const { return clean_; }
 
   const ContextId &peer() const override { return peer_; }
-  const char *path() const override { return shared_.path; }
+  TransportLimits limits() const override { return shared_.limits; }
+  const char *path() const override;
+  std::string peer_counters() const override;
   Sent send(Outgoing &message) override;
   bool cancel(Outgoing &message) override;
+  void revoke(Incoming &into) override;
 
  private:
   Endpoint &endpoint() override { return *this; }
+  std::string peer_name() const override;
   void ended(Connection &connection) override;
   void broke(const Status &why) override { doom(why, false); }
   void connected(Attempt &attempt, UniqueFd fd) override;

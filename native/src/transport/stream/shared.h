@@ -38,6 +38,7 @@ struct StreamShared {
   Reactor &reactor;
   Sink &sink;
   const char *path;  // the transport's name
+  TransportLimits limits;
   StreamOptions options;
   StreamCounters counters;
   // From a socket whose peer is proven.

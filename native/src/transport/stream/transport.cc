@@ -4,8 +4,9 @@
 
 namespace dicomm {
 
-StreamTransport::StreamTransport(Reactor &reactor, Sink &sink, const char *path, const StreamOptions &options)
-    : shared_{reactor, sink, path, options, {}, {}, false, {}},
+StreamTransport::StreamTransport(Reactor &reactor, Sink &sink, const char *path, TransportLimits limits,
+                                 const StreamOptions &options)
+    : shared_{reactor, sink, path, limits, options, {}, {}, false, {}},
       self_reference_(std::make_shared<StreamTransport *>(this)),
       listener_(shared_, *this) {
   shared_.options.sockets_per_peer = std::clamp(options.sockets_per_peer, 1u, kMaxSocketsPerPeer);

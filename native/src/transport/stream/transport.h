@@ -17,6 +17,7 @@ class StreamTransport : public Transport, private StreamEndpoint::Owner, private
   // The line of an address that begins with "PATH ", without that; "" when there is none.
   static std::string_view line_of(const std::string &address, std::string_view transport);
   const char *name() const override { return shared_.path; }
+  TransportLimits limits() const override { return shared_.limits; }
   bool reaches(const PeerAddress &peer) const override;
   Endpoint &endpoint(const PeerAddress &peer) override;
   bool shutdown() override;
@@ -24,7 +25,8 @@ class StreamTransport : public Transport, private StreamEndpoint::Owner, private
   std::string counters() const override;
 
  protected:
-  StreamTransport(Reactor &reactor, Sink &sink, const char *path, const StreamOptions &options);
+  StreamTransport(Reactor &reactor, Sink &sink, const char *path, TransportLimits limits,
+                  const StreamOptions &options);
   ~StreamTransport() override;
   Status listen(const SocketAddress &address) { return listener_.open(address); }
   const SocketAddress &listening() const { return listener_.address(); }

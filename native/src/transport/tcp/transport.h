@@ -18,7 +18,6 @@ class TcpTransport final : public StreamTransport {
   ~TcpTransport() override { clear(); }
   Status open();
 
-  TransportLimits limits() const override;
   std::string address() const override;
 
  private:

@@ -1,5 +1,6 @@
-// What of libibverbs this transport uses, as rdma-core's infiniband/verbs.h (version 32 and later) declares it:
-// layouts, values and functions. Members that only the library and its drivers read are kept for their place.
+// What of libibverbs this transport uses, as rdma-core's infiniband/verbs.h (version 32 and later) declares
+// it: layouts, values and functions. Members that only the library and its drivers read are kept for their
+// place.
 //
 // native/tests/test_verbs_abi.cc holds this file against that header where it is installed.
 #pragma once
@@ -273,53 +274,53 @@ struct AsyncEvent {
 };
 
 // X(our name, the header's name, value)
-#define DICOMM_IBV_VALUES(X)                                     \
-  X(port_active, IBV_PORT_ACTIVE, 4)                             \
-  X(link_layer_infiniband, IBV_LINK_LAYER_INFINIBAND, 1)         \
-  X(link_layer_ethernet, IBV_LINK_LAYER_ETHERNET, 2)             \
-  X(gid_type_ib, IBV_GID_TYPE_IB, 0)                             \
-  X(gid_type_roce_v1, IBV_GID_TYPE_ROCE_V1, 1)                   \
-  X(gid_type_roce_v2, IBV_GID_TYPE_ROCE_V2, 2)                   \
-  X(access_local_write, IBV_ACCESS_LOCAL_WRITE, 1)               \
-  X(access_remote_write, IBV_ACCESS_REMOTE_WRITE, 2)             \
-  X(qpt_rc, IBV_QPT_RC, 2)                                       \
-  X(qps_reset, IBV_QPS_RESET, 0)                                 \
-  X(qps_init, IBV_QPS_INIT, 1)                                   \
-  X(qps_rtr, IBV_QPS_RTR, 2)                                     \
-  X(qps_rts, IBV_QPS_RTS, 3)                                     \
-  X(qps_err, IBV_QPS_ERR, 6)                                     \
-  X(qp_state, IBV_QP_STATE, 1 << 0)                              \
-  X(qp_access_flags, IBV_QP_ACCESS_FLAGS, 1 << 3)                \
-  X(qp_pkey_index, IBV_QP_PKEY_INDEX, 1 << 4)                    \
-  X(qp_port, IBV_QP_PORT, 1 << 5)                                \
-  X(qp_av, IBV_QP_AV, 1 << 7)                                    \
-  X(qp_path_mtu, IBV_QP_PATH_MTU, 1 << 8)                        \
-  X(qp_timeout, IBV_QP_TIMEOUT, 1 << 9)                          \
-  X(qp_retry_cnt, IBV_QP_RETRY_CNT, 1 << 10)                     \
-  X(qp_rnr_retry, IBV_QP_RNR_RETRY, 1 << 11)                     \
-  X(qp_rq_psn, IBV_QP_RQ_PSN, 1 << 12)                           \
-  X(qp_max_qp_rd_atomic, IBV_QP_MAX_QP_RD_ATOMIC, 1 << 13)       \
-  X(qp_min_rnr_timer, IBV_QP_MIN_RNR_TIMER, 1 << 15)             \
-  X(qp_sq_psn, IBV_QP_SQ_PSN, 1 << 16)                           \
-  X(qp_max_dest_rd_atomic, IBV_QP_MAX_DEST_RD_ATOMIC, 1 << 17)   \
-  X(qp_dest_qpn, IBV_QP_DEST_QPN, 1 << 20)                       \
-  X(wr_rdma_write, IBV_WR_RDMA_WRITE, 0)                         \
-  X(wr_rdma_write_with_imm, IBV_WR_RDMA_WRITE_WITH_IMM, 1)       \
-  X(wr_send, IBV_WR_SEND, 2)                                     \
-  X(send_signaled, IBV_SEND_SIGNALED, 1 << 1)                    \
-  X(send_inline, IBV_SEND_INLINE, 1 << 3)                        \
-  X(wc_success, IBV_WC_SUCCESS, 0)                               \
-  X(wc_loc_prot_err, IBV_WC_LOC_PROT_ERR, 4)                     \
-  X(wc_wr_flush_err, IBV_WC_WR_FLUSH_ERR, 5)                     \
-  X(wc_loc_access_err, IBV_WC_LOC_ACCESS_ERR, 8)                 \
-  X(wc_rem_access_err, IBV_WC_REM_ACCESS_ERR, 10)                \
-  X(wc_retry_exc_err, IBV_WC_RETRY_EXC_ERR, 12)                  \
-  X(wc_rnr_retry_exc_err, IBV_WC_RNR_RETRY_EXC_ERR, 13)          \
-  X(wc_opcode_recv, IBV_WC_RECV, 128)                            \
-  X(wc_opcode_recv_with_imm, IBV_WC_RECV_RDMA_WITH_IMM, 129)     \
-  X(event_qp_fatal, IBV_EVENT_QP_FATAL, 1)                       \
-  X(event_device_fatal, IBV_EVENT_DEVICE_FATAL, 8)               \
-  X(event_port_active, IBV_EVENT_PORT_ACTIVE, 9)                 \
+#define DICOMM_IBV_VALUES(X)                                   \
+  X(port_active, IBV_PORT_ACTIVE, 4)                           \
+  X(link_layer_infiniband, IBV_LINK_LAYER_INFINIBAND, 1)       \
+  X(link_layer_ethernet, IBV_LINK_LAYER_ETHERNET, 2)           \
+  X(gid_type_ib, IBV_GID_TYPE_IB, 0)                           \
+  X(gid_type_roce_v1, IBV_GID_TYPE_ROCE_V1, 1)                 \
+  X(gid_type_roce_v2, IBV_GID_TYPE_ROCE_V2, 2)                 \
+  X(access_local_write, IBV_ACCESS_LOCAL_WRITE, 1)             \
+  X(access_remote_write, IBV_ACCESS_REMOTE_WRITE, 2)           \
+  X(qpt_rc, IBV_QPT_RC, 2)                                     \
+  X(qps_reset, IBV_QPS_RESET, 0)                               \
+  X(qps_init, IBV_QPS_INIT, 1)                                 \
+  X(qps_rtr, IBV_QPS_RTR, 2)                                   \
+  X(qps_rts, IBV_QPS_RTS, 3)                                   \
+  X(qps_err, IBV_QPS_ERR, 6)                                   \
+  X(qp_state, IBV_QP_STATE, 1 << 0)                            \
+  X(qp_access_flags, IBV_QP_ACCESS_FLAGS, 1 << 3)              \
+  X(qp_pkey_index, IBV_QP_PKEY_INDEX, 1 << 4)                  \
+  X(qp_port, IBV_QP_PORT, 1 << 5)                              \
+  X(qp_av, IBV_QP_AV, 1 << 7)                                  \
+  X(qp_path_mtu, IBV_QP_PATH_MTU, 1 << 8)                      \
+  X(qp_timeout, IBV_QP_TIMEOUT, 1 << 9)                        \
+  X(qp_retry_cnt, IBV_QP_RETRY_CNT, 1 << 10)                   \
+  X(qp_rnr_retry, IBV_QP_RNR_RETRY, 1 << 11)                   \
+  X(qp_rq_psn, IBV_QP_RQ_PSN, 1 << 12)                         \
+  X(qp_max_qp_rd_atomic, IBV_QP_MAX_QP_RD_ATOMIC, 1 << 13)     \
+  X(qp_min_rnr_timer, IBV_QP_MIN_RNR_TIMER, 1 << 15)           \
+  X(qp_sq_psn, IBV_QP_SQ_PSN, 1 << 16)                         \
+  X(qp_max_dest_rd_atomic, IBV_QP_MAX_DEST_RD_ATOMIC, 1 << 17) \
+  X(qp_dest_qpn, IBV_QP_DEST_QPN, 1 << 20)                     \
+  X(wr_rdma_write, IBV_WR_RDMA_WRITE, 0)                       \
+  X(wr_rdma_write_with_imm, IBV_WR_RDMA_WRITE_WITH_IMM, 1)     \
+  X(wr_send, IBV_WR_SEND, 2)                                   \
+  X(send_signaled, IBV_SEND_SIGNALED, 1 << 1)                  \
+  X(send_inline, IBV_SEND_INLINE, 1 << 3)                      \
+  X(wc_success, IBV_WC_SUCCESS, 0)                             \
+  X(wc_loc_prot_err, IBV_WC_LOC_PROT_ERR, 4)                   \
+  X(wc_wr_flush_err, IBV_WC_WR_FLUSH_ERR, 5)                   \
+  X(wc_loc_access_err, IBV_WC_LOC_ACCESS_ERR, 8)               \
+  X(wc_rem_access_err, IBV_WC_REM_ACCESS_ERR, 10)              \
+  X(wc_retry_exc_err, IBV_WC_RETRY_EXC_ERR, 12)                \
+  X(wc_rnr_retry_exc_err, IBV_WC_RNR_RETRY_EXC_ERR, 13)        \
+  X(wc_opcode_recv, IBV_WC_RECV, 128)                          \
+  X(wc_opcode_recv_with_imm, IBV_WC_RECV_RDMA_WITH_IMM, 129)   \
+  X(event_qp_fatal, IBV_EVENT_QP_FATAL, 1)                     \
+  X(event_device_fatal, IBV_EVENT_DEVICE_FATAL, 8)             \
+  X(event_port_active, IBV_EVENT_PORT_ACTIVE, 9)               \
   X(event_port_err, IBV_EVENT_PORT_ERR, 10)
 
 enum Values : int {
@@ -329,30 +330,30 @@ enum Values : int {
 };
 
 // X(name behind "ibv_", result, parameters): what is loaded. All are needed but reg_dmabuf_mr (rdma-core 34).
-#define DICOMM_IBV_FUNCTIONS(X)                                                        \
-  X(get_device_list, Device **, (int *count))                                          \
-  X(free_device_list, void, (Device **))                                               \
-  X(get_device_name, const char *, (Device *))                                         \
-  X(open_device, Context *, (Device *))                                                \
-  X(close_device, int, (Context *))                                                    \
-  X(query_device, int, (Context *, DeviceAttr *))                                      \
-  X(query_port, int, (Context *, uint8_t port, PortAttr *))                            \
-  X(query_pkey, int, (Context *, uint8_t port, int index, uint16_t *pkey))             \
-  X(alloc_pd, Pd *, (Context *))                                                       \
-  X(dealloc_pd, int, (Pd *))                                                           \
-  X(reg_mr, Mr *, (Pd *, void *address, size_t bytes, int access))                     \
-  X(dereg_mr, int, (Mr *))                                                             \
-  X(create_comp_channel, CompChannel *, (Context *))                                   \
-  X(destroy_comp_channel, int, (CompChannel *))                                        \
-  X(create_cq, Cq *, (Context *, int cqe, void *context, CompChannel *, int vector))   \
-  X(destroy_cq, int, (Cq *))                                                           \
-  X(get_cq_event, int, (CompChannel *, Cq **, void **context))                         \
-  X(ack_cq_events, void, (Cq *, unsigned count))                                       \
-  X(create_qp, Qp *, (Pd *, QpInitAttr *))                                             \
-  X(modify_qp, int, (Qp *, QpAttr *, int mask))                                        \
-  X(destroy_qp, int, (Qp *))                                                           \
-  X(get_async_event, int, (Context *, AsyncEvent *))                                   \
-  X(ack_async_event, void, (AsyncEvent *))                                             \
+#define DICOMM_IBV_FUNCTIONS(X)                                                      \
+  X(get_device_list, Device **, (int *count))                                        \
+  X(free_device_list, void, (Device **))                                             \
+  X(get_device_name, const char *, (Device *))                                       \
+  X(open_device, Context *, (Device *))                                              \
+  X(close_device, int, (Context *))                                                  \
+  X(query_device, int, (Context *, DeviceAttr *))                                    \
+  X(query_port, int, (Context *, uint8_t port, PortAttr *))                          \
+  X(query_pkey, int, (Context *, uint8_t port, int index, uint16_t *pkey))           \
+  X(alloc_pd, Pd *, (Context *))                                                     \
+  X(dealloc_pd, int, (Pd *))                                                         \
+  X(reg_mr, Mr *, (Pd *, void *address, size_t bytes, int access))                   \
+  X(dereg_mr, int, (Mr *))                                                           \
+  X(create_comp_channel, CompChannel *, (Context *))                                 \
+  X(destroy_comp_channel, int, (CompChannel *))                                      \
+  X(create_cq, Cq *, (Context *, int cqe, void *context, CompChannel *, int vector)) \
+  X(destroy_cq, int, (Cq *))                                                         \
+  X(get_cq_event, int, (CompChannel *, Cq **, void **context))                       \
+  X(ack_cq_events, void, (Cq *, unsigned count))                                     \
+  X(create_qp, Qp *, (Pd *, QpInitAttr *))                                           \
+  X(modify_qp, int, (Qp *, QpAttr *, int mask))                                      \
+  X(destroy_qp, int, (Qp *))                                                         \
+  X(get_async_event, int, (Context *, AsyncEvent *))                                 \
+  X(ack_async_event, void, (AsyncEvent *))                                           \
   X(wc_status_str, const char *, (int status))
 
 struct Functions {

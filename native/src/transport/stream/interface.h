@@ -12,4 +12,10 @@ namespace dicomm {
 // container or virtual machine bridge; else loopback. Port 0. INVALID_ARGUMENT lists what there is.
 Status choose_address(const std::string &interface, const std::string &route_to, SocketAddress &out);
 
+// Of a listener, for PeerAddress::address: "HOST PORT". The scope of a link-local address means something on
+// this machine only, so it is left out.
+std::string host_and_port(const SocketAddress &listener);
+// The other way. `own`: where this process listens, for the scope. CONNECT_FAILED: `text` is no such line.
+Status parse_host_and_port(std::string_view text, const SocketAddress &own, SocketAddress &out);
+
 }  // namespace dicomm

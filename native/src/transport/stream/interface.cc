@@ -1,4 +1,6 @@
-#include "transport/tcp/interface.h"
+#include "transport/stream/interface.h"
+
+#include <charconv>
 
 #include <errno.h>
 #include <ifaddrs.h>
@@ -107,6 +109,27 @@ Status choose_address(const std::string &interface, const std::string &route_to,
   }
   if (best == nullptr) return parse_numeric("127.0.0.1", 0, out);
   out = best->address;
+  return {};
+}
+
+std::string host_and_port(const SocketAddress &listener) {
+  const std::string host = listener.host();
+  return concat(host.substr(0, host.find('%')), " ", listener.port());
+}
+
+Status parse_host_and_port(std::string_view text, const SocketAddress &own, SocketAddress &out) {
+  const size_t space = text.find(' ');
+  unsigned port = 0;
+  if (space != std::string_view::npos)
+    std::from_chars(text.data() + space + 1, text.data() + text.size(), port);
+  if (port == 0 || port > 65535)
+    return Status::make(DICOMM_CONNECT_FAILED, "its address '", text, "' is not of the form \"HOST PORT\"");
+  DICOMM_TRY(parse_numeric(std::string(text.substr(0, space)), static_cast<uint16_t>(port), out));
+  if (out.family() == AF_INET6 && own.family() == AF_INET6) {
+    auto &v6 = reinterpret_cast<sockaddr_in6 &>(out.storage);
+    if (IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr))
+      v6.sin6_scope_id = reinterpret_cast<const sockaddr_in6 &>(own.storage).sin6_scope_id;
+  }
   return {};
 }
 

@@ -1,0 +1,231 @@
+// A verbs connection: messages over queue pairs while those work, over the authenticated socket otherwise;
+// see transport/stream/connection.h.
+//
+// What carries the frames of one direction (frame.h):
+//
+//   nothing   until the first attempt to connect queue pairs has ended
+//   link      since "change" was said; left when a completion fails, the port goes down, or the peer leaves
+//   it socket    after that, and until queue pairs work (again)
+//
+// Queue pairs belong to an epoch. The side of the smaller id starts each: both make and connect them, each
+// sends a probe over every one, and only when both have said "proven" do frames change over. When one side
+// loses them, both close theirs, tell how many frames have come and which payloads are missing ("down"), and
+// the rest goes over the socket at once: nothing is lost, doubled or overtaken. After a pause that doubles, a
+// new epoch begins with half the frames under way.
+//
+// Small messages are copied into frames. A large one is offered; the receiver grants a place, its destination
+// registered (rdma-direct) or a staging buffer (rdma-staged), into which the sender writes.
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "transport/stream/queue.h"
+#include "transport/stream/shared.h"
+#include "transport/verbs/link.h"
+#include "transport/verbs/record_stream.h"
+#include "transport/verbs/region_cache.h"
+
+namespace dicomm {
+
+// Of one peer, and of all of a transport.
+struct VerbsCounters {
+  uint64_t links = 0;      // epochs in which queue pairs were used
+  uint64_t fallbacks = 0;  // to the socket, from queue pairs that worked before
+  uint64_t retries = 0;    // attempts after a failure
+  uint64_t direct_bytes = 0, staged_bytes = 0, socket_bytes = 0;  // of large payloads sent
+
+  void add(const VerbsCounters &other);
+  std::string members() const;  // of JSON, each preceded by a comma
+};
+
+class VerbsConnection;
+
+// What all verbs connections of a transport share.
+struct VerbsShared {
+  VerbsSettings settings;
+  Ports ports;
+  StagingPool staging_out{ports, 16}, staging_in{ports, 16};
+  RegionCache regions{ports, 4096, size_t{4} << 30};  // so many payloads of full size
+  VerbsCounters closed;                               // of connections that are no more
+  std::function<void(const std::string &)> log;
+  std::vector<VerbsConnection *> connections;  // open ones
+};
+
+class VerbsConnection final : public Connection, private Poller, private RecordStream::Reader {
+ public:
+  VerbsConnection(StreamShared &shared, VerbsShared &verbs, Owner &owner, UniqueFd fd);
+  ~VerbsConnection() override { close(); }
+  Status open() override;
+  void close() override;
+  bool is_open() const override { return fd_.valid(); }
+  void after_fork() override;
+  const char *path() const override;
+  const VerbsCounters &counted() const { return counters_; }
+  std::string peer_counters() const override { return counters_.members(); }
+  Sent send(Outgoing &message) override;
+  void enqueue(Outgoing &message) override;
+  void flush() override;
+  Canceled cancel(Outgoing &message) override;
+  void revoke(Incoming &into) override;
+  uint64_t queued_bytes() const override { return 0; }  // one connection per peer: there is nothing to choose
+  void say_goodbye() override;
+  bool watch() override { return false; }
+  void on_ready(uint32_t events) override;
+  // The port's state has changed, or the device is gone: what is lost is noticed now, not at a time-out.
+  void port_failed(const std::string &why);
+
+ private:
+  enum class Carrier { none, socket, link };
+  enum class Stage { none, made, connected, proven, used };  // of link_
+
+  struct Out {  // an offer of ours
+    enum { free, offered, granted, writing, streaming } state = free;
+    Outgoing *message = nullptr;  // null: canceled
+    std::vector<std::byte> copy;  // of a canceled one's payload
+    size_t size = 0;
+    Grant grant{};
+    Region region;
+    Pinned *staging = nullptr;
+  };
+  struct In {  // an offer of theirs
+    enum { free, waiting, granted, streaming } state = free;
+    Header header{};
+    size_t size = 0;
+    Incoming *into = nullptr;
+    Region region;
+    Pinned *staging = nullptr;
+  };
+
+  bool poll() override;
+  bool arm() override;
+  void disarm() override {}
+  bool meets_on(int) override { return false; }
+
+  // connection.cc
+  void fail(const Status &why);
+  void want_output();
+  bool parted() const;
+  void end_of_stream(const Status &why);
+
+  // connection_out.cc
+  bool idle() const;
+  bool window_open() const { return next_ - acked_ < window_; }
+  std::byte *begin_frame(FrameKind kind, size_t bytes);
+  void hand_over();
+  bool put(Outgoing &message);
+  bool put_rest();
+  bool offer(Outgoing &message);
+  bool write_queued();
+  void write_granted();
+  bool write(Out &out);
+  const std::byte *payload_of(const Out &out) const;
+  void sent(Out &out);
+  void report_sent();
+  void acknowledge(bool now);
+  void withdraw_grants(uint32_t pending);
+
+  // connection_in.cc
+  bool take_frame(const std::byte *frame, size_t bytes);
+  bool on_frame(const FrameHead &head, const std::byte *body);
+  bool begin_message(const std::byte *body, size_t bytes);
+  bool more(const std::byte *body, size_t bytes);
+  bool on_offer(const Offer &offer);
+  bool on_grant(const Grant &grant);
+  bool grant(uint32_t slot);
+  void grant_waiting();
+  bool complete(In &in);
+  bool refuse(const std::string &what);
+  bool on_record(const RecordHead &head, const std::byte *body) override;
+  bool on_payload_begins(uint32_t slot, size_t bytes) override;
+  std::byte *payload_destination() override;
+  bool on_payload_ends() override;
+  void on_payload_written(uint32_t slot) override;
+
+  // connection_link.cc
+  bool leads() const;
+  bool usable() const { return link_ && !lost_; }  // the link, for posting
+  bool moves() const { return carrier_ == Carrier::socket || (carrier_ == Carrier::link && usable()); }
+  void begin_attempt();
+  void attempt_failed(const std::string &why);
+  void drop_link(const std::string &why);
+  void report_down();
+  void on_setup(uint32_t epoch, const Setup &setup);
+  void prove();
+  void change_over();
+  void on_down(uint32_t epoch, const Down &down);
+  void resume();
+  bool receive_from_link();
+  void retry_later();
+  bool process_completions();
+  void on_completion(const Completion &completion);
+  template <class Match>
+  bool await_completion(Match match);
+  void log(const std::string &text) const;
+  Status make_link(uint32_t bulk);
+
+  StreamShared &shared_;
+  VerbsShared &verbs_;
+  Owner &owner_;
+  UniqueFd fd_;
+  VerbsCounters counters_;
+  RecordStream stream_{*this};
+  bool output_wanted_ = false;
+  bool polling_ = false;
+
+  FrameMemory memory_;
+  uint32_t window_ = 0;  // frames under way at most: as agreed with the peer
+  uint32_t depth_ = 0;   // as we would have it
+  std::unique_ptr<VerbsLink> link_;
+  Stage stage_ = Stage::none;
+  uint32_t epoch_ = 0;  // of link_, or of the last one
+  std::deque<Completion> completions_;
+  std::optional<std::string> lost_;  // why link_ is lost; its completions are still to be looked at
+  bool peer_ready_ = false, peer_proven_ = false;
+  uint32_t probes_ = 0;                               // under way
+  std::optional<Down> our_down_, their_down_;         // of this epoch
+  std::vector<std::pair<uint32_t, uint32_t>> early_;  // frames (place, bytes) that came before "change"
+  Reactor::Timer retry_{}, attempt_deadline_{};
+  Nanos pause_ = 0;  // before the next attempt
+  Nanos used_since_ = 0;
+  bool direct_;
+
+  Carrier carrier_ = Carrier::none;  // of what we send
+  bool receives_from_link_ = false;
+  uint32_t acked_ = 0, next_ = 0, handed_ = 0;  // frames: the peer has, we have numbered, the carrier has
+  uint32_t received_ = 0, told_ = 0;
+  MessageQueue control_, bulk_;
+  Outgoing *current_ = nullptr;  // partly in frames
+  std::vector<std::byte> rest_;  // of a canceled message
+  size_t rest_put_ = 0;
+  MessageQueue sent_;  // on_sent is due
+  std::array<Out, kVerbsSlots> outs_;
+  std::array<In, kVerbsSlots> ins_;
+  uint32_t next_pair_ = 0;
+  enum class Goodbye { none, wanted, written, answered } goodbye_ = Goodbye::none;
+
+  Incoming *incoming_ = nullptr;  // a message in frames
+  Header header_{};
+  size_t payload_size_ = 0, payload_read_ = 0;
+  uint32_t streaming_slot_ = 0;
+  bool peer_goodbye_ = false;
+};
+
+// Waits for it among what completes, if only for a moment: the caller holds the engine lock. It stays to be
+// processed. False: the card may still be at it.
+template <class Match>
+bool VerbsConnection::await_completion(Match match) {
+  constexpr Nanos kMoment = 2 * kMillisecond;  // many times what a living network takes
+  const Nanos deadline = deadline_after(kMoment);
+  do {
+    if (std::any_of(completions_.begin(), completions_.end(), match)) return true;
+    if (!usable()) return false;
+    link_->poll(completions_);
+  } while (now() < deadline);
+  return std::any_of(completions_.begin(), completions_.end(), match);
+}
+
+}  // namespace dicomm

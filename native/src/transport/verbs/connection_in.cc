@@ -1,0 +1,244 @@
+#include <algorithm>
+#include <cstring>
+
+#include "transport/verbs/connection.h"
+
+namespace dicomm {
+
+// Each of these: false when the connection is closed, by what was found or by a callback.
+bool VerbsConnection::refuse(const std::string &what) {
+  fail(Status::make(DICOMM_PROTOCOL, "it sent ", what, ", which dicomm never does"));
+  return false;
+}
+
+// ---- frames ----
+
+bool VerbsConnection::take_frame(const std::byte *frame, size_t bytes) {
+  FrameHead head;
+  if (bytes < sizeof(head)) return refuse("a frame without a head");
+  std::memcpy(&head, frame, sizeof(head));
+  if (sizeof(head) + head.bytes != bytes || head.acked - acked_ > next_ - acked_)
+    return refuse("a false frame");
+  acked_ = head.acked;
+  if (head.kind == FrameKind::ack) return true;
+  if (head.number != received_) return refuse(concat("frame ", head.number, " after ", received_, " frames"));
+  ++received_;
+  return on_frame(head, frame + sizeof(head));
+}
+
+bool VerbsConnection::on_frame(const FrameHead &head, const std::byte *body) {
+  const auto take = [&](auto &into, auto handle) {
+    if (head.bytes != sizeof(into)) return refuse("a frame of a false size");
+    std::memcpy(&into, body, sizeof(into));
+    return (this->*handle)(into);
+  };
+  if (peer_goodbye_ && head.kind != FrameKind::grant) return refuse("a message after its goodbye");
+  switch (head.kind) {
+    case FrameKind::message:
+      return begin_message(body, head.bytes);
+    case FrameKind::more:
+      return more(body, head.bytes);
+    case FrameKind::offer: {
+      Offer offer;
+      return take(offer, &VerbsConnection::on_offer);
+    }
+    case FrameKind::grant: {
+      Grant grant;
+      return take(grant, &VerbsConnection::on_grant);
+    }
+    case FrameKind::goodbye:
+      peer_goodbye_ = true;
+      stream_.push(RecordKind::farewell, 0);
+      want_output();
+      return true;
+    default:
+      return refuse("a frame of an unknown kind");
+  }
+}
+
+bool VerbsConnection::begin_message(const std::byte *body, size_t bytes) {
+  uint64_t size = 0;
+  if (incoming_ != nullptr || bytes < kHeaderBytes + sizeof(size)) return refuse("a false message");
+  std::memcpy(header_.data(), body, kHeaderBytes);
+  std::memcpy(&size, body + kHeaderBytes, sizeof(size));
+  if (size > kVerbsMaxPayload) return refuse(concat("a message of ", size, " bytes"));
+  payload_size_ = size;
+  payload_read_ = 0;
+  incoming_ = shared_.sink.on_header(owner_.endpoint(), header_, size);
+  if (!fd_.valid()) return false;
+  if (incoming_ == nullptr) {
+    fail(Status::make(DICOMM_PROTOCOL, "it sent a message that is not acceptable"));
+    return false;
+  }
+  return more(body + kHeaderBytes + sizeof(size), bytes - kHeaderBytes - sizeof(size));
+}
+
+bool VerbsConnection::more(const std::byte *body, size_t bytes) {
+  if (incoming_ == nullptr || bytes > payload_size_ - payload_read_) return refuse("more of no message");
+  if (incoming_->data != nullptr && bytes > 0) std::memcpy(incoming_->data + payload_read_, body, bytes);
+  payload_read_ += bytes;
+  if (payload_read_ < payload_size_) return true;
+  ++shared_.counters.messages_received;
+  shared_.counters.bytes_received += payload_size_;
+  shared_.sink.on_payload(owner_.endpoint(), header_, payload_size_, std::exchange(incoming_, nullptr));
+  return fd_.valid();
+}
+
+// ---- large messages ----
+
+bool VerbsConnection::on_offer(const Offer &offer) {
+  if (offer.slot >= kVerbsSlots || offer.size > kVerbsMaxPayload || offer.size == 0)
+    return refuse("a false offer");
+  In &in = ins_[offer.slot];
+  // The slot's last payload is there, for the sender knows; its completion is still in the other queue.
+  const auto last = [&](const Completion &c) { return c.with_slot && c.imm == offer.slot; };
+  if (in.state == In::granted && await_completion(last)) {
+    const auto found = std::find_if(completions_.begin(), completions_.end(), last);
+    const Completion completion = *found;
+    completions_.erase(found);
+    on_completion(completion);
+    if (!fd_.valid()) return false;
+  }
+  if (in.state != In::free) return refuse("a second offer under one number");
+  in.state = In::waiting;
+  in.header = offer.header;
+  in.size = offer.size;
+  in.into = shared_.sink.on_header(owner_.endpoint(), in.header, in.size);
+  if (!fd_.valid()) return false;
+  if (in.into != nullptr) return true;  // the next write_queued() grants it
+  fail(Status::make(DICOMM_PROTOCOL, "it sent a message that is not acceptable"));
+  return false;
+}
+
+void VerbsConnection::grant_waiting() {
+  if (our_down_ && !their_down_) return;  // they still count on the old grants
+  for (uint32_t slot = 0; slot < kVerbsSlots; ++slot)
+    if (ins_[slot].state == In::waiting && !grant(slot)) return;
+}
+
+// False: not now.
+bool VerbsConnection::grant(uint32_t slot) {
+  if (!window_open()) return false;
+  In &in = ins_[slot];
+  Grant grant{slot, 0, 0, 0, 0};
+  if (receives_from_link_) {
+    if (!usable()) return false;
+    grant.epoch = epoch_;
+    grant.queue_pair = 1 + next_pair_ % (link_->pairs() - 1);
+    const uint32_t port = link_->port_of(grant.queue_pair);
+    if (direct_ && in.into->data != nullptr) {
+      const Status status = verbs_.regions.open(
+          port, in.into->data, in.size, ibv::access_local_write | ibv::access_remote_write, in.region);
+      if (!status.ok()) {
+        if (!verbs_.settings.staged) return fail(status), false;
+        log(concat("messages are staged from here on: ", status.sentence()));
+        direct_ = false;
+      }
+    }
+    if (!in.region.valid()) {
+      if (const Status status = verbs_.staging_in.take(port, in.staging); !status.ok())
+        return fail(status), false;
+      if (in.staging == nullptr) return false;
+    }
+    const ibv::Mr *const region = in.region.valid() ? in.region.operator->() : in.staging->region(port);
+    grant.rkey = region->rkey;
+    grant.address = reinterpret_cast<uint64_t>(in.region.valid() ? in.into->data : in.staging->data());
+    ++next_pair_;
+  }
+  in.state = receives_from_link_ ? In::granted : In::streaming;
+  std::memcpy(begin_frame(FrameKind::grant, sizeof(grant)), &grant, sizeof(grant));
+  return true;
+}
+
+bool VerbsConnection::on_grant(const Grant &grant) {
+  // Of queue pairs that are gone: it will be granted again.
+  if (grant.epoch != 0 && (grant.epoch != epoch_ || !usable())) return true;
+  if (grant.slot >= kVerbsSlots || outs_[grant.slot].state != Out::offered)
+    return refuse("a grant of no offer");
+  if (grant.epoch != 0 && (grant.queue_pair == 0 || grant.queue_pair >= link_->pairs()))
+    return refuse("a grant on no queue pair");
+  Out &out = outs_[grant.slot];
+  out.grant = grant;
+  out.state = Out::granted;
+  write(out);
+  return fd_.valid();
+}
+
+bool VerbsConnection::complete(In &in) {
+  in.region.reset();
+  Pinned *const staging = std::exchange(in.staging, nullptr);
+  if (staging != nullptr) {
+    if (in.into->data != nullptr) std::memcpy(in.into->data, staging->data(), in.size);
+    verbs_.staging_in.give(staging);
+  }
+  in.state = In::free;
+  ++shared_.counters.messages_received;
+  shared_.counters.bytes_received += in.size;
+  shared_.sink.on_payload(owner_.endpoint(), in.header, in.size, std::exchange(in.into, nullptr));
+  return fd_.valid();
+}
+
+void VerbsConnection::revoke(Incoming &into) {
+  for (uint32_t slot = 0; slot < kVerbsSlots; ++slot) {
+    In &in = ins_[slot];
+    if (in.into != &into || in.state != In::granted || !in.region.valid()) continue;
+    const auto done = [&](const Completion &c) { return c.with_slot && c.imm == slot; };
+    if (!await_completion(done)) drop_link("a receive was taken back while its message was under way");
+    in.region.reset();
+  }
+  into.data = nullptr;
+}
+
+// ---- over the socket ----
+
+bool VerbsConnection::on_record(const RecordHead &head, const std::byte *body) {
+  const uint32_t epoch = head.epoch_or_slot;
+  const bool current = epoch == epoch_;
+  switch (head.kind) {
+    case RecordKind::frame:
+      return take_frame(body, head.bytes);
+    case RecordKind::setup: {
+      Setup setup;
+      if (head.bytes != sizeof(setup)) return refuse("a false set-up");
+      std::memcpy(&setup, body, sizeof(setup));
+      on_setup(epoch, setup);
+      break;
+    }
+    case RecordKind::ready:
+      if (current) prove();
+      break;
+    case RecordKind::proven:
+      peer_proven_ |= current;
+      if (current && stage_ == Stage::proven) change_over();
+      break;
+    case RecordKind::change:
+      if (current && usable()) return receive_from_link();
+      break;
+    case RecordKind::down: {
+      Down down;
+      if (head.bytes != sizeof(down)) return refuse("a false record");
+      std::memcpy(&down, body, sizeof(down));
+      down.text[sizeof(down.text) - 1] = 0;
+      on_down(epoch, down);
+      break;
+    }
+    case RecordKind::farewell:
+      goodbye_ = Goodbye::answered;
+      break;
+    default:
+      return refuse("a record of an unknown kind");
+  }
+  return fd_.valid();
+}
+
+bool VerbsConnection::on_payload_begins(uint32_t slot, size_t bytes) {
+  if (slot >= kVerbsSlots || ins_[slot].state != In::streaming || ins_[slot].size != bytes) return false;
+  streaming_slot_ = slot;
+  return true;
+}
+
+std::byte *VerbsConnection::payload_destination() { return ins_[streaming_slot_].into->data; }
+
+bool VerbsConnection::on_payload_ends() { return complete(ins_[streaming_slot_]); }
+
+}  // namespace dicomm

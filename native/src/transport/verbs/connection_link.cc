@@ -1,0 +1,279 @@
+#include <errno.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "transport/verbs/connection.h"
+
+namespace dicomm {
+
+namespace {
+
+constexpr Nanos kShortPause = kSecond, kLongPause = 60 * kSecond;
+constexpr Nanos kSteady = 30 * kSecond;  // queue pairs that worked for so long start with no pause again
+constexpr uint32_t kLeastDepth = 8;
+
+template <size_t Size>
+void copy_text(char (&into)[Size], const std::string &text) {
+  into[text.copy(into, Size - 1)] = 0;
+}
+
+}  // namespace
+
+bool VerbsConnection::leads() const { return shared_.options.self.id < owner_.endpoint().peer(); }
+
+void VerbsConnection::log(const std::string &text) const {
+  if (verbs_.log)
+    verbs_.log(concat("RDMA (", shared_.options.self.host, " -> ", owner_.peer_name(), "): ", text));
+}
+
+// ---- an attempt ----
+
+Status VerbsConnection::make_link(uint32_t bulk) {
+  link_.reset();
+  early_.clear();
+  lost_.reset();
+  our_down_.reset();
+  their_down_.reset();
+  peer_proven_ = false;
+  probes_ = 0;
+  stage_ = Stage::none;
+  DICOMM_TRY(VerbsLink::make(verbs_.ports, memory_, bulk, link_));
+  stage_ = Stage::made;
+  shared_.reactor.cancel(attempt_deadline_);
+  attempt_deadline_ = shared_.reactor.at(deadline_after(shared_.options.connect_timeout), [this] {
+    drop_link("the queue pairs were not connected in time");
+    poll();
+  });
+  return {};
+}
+
+void VerbsConnection::begin_attempt() {
+  ++epoch_;
+  const auto bulk = static_cast<uint32_t>(verbs_.settings.queue_pairs * verbs_.ports.size());
+  const Status made = make_link(bulk);
+  Setup setup;
+  if (made.ok()) {
+    setup = link_->setup();
+    setup.depth = depth_;
+  } else {
+    copy_text(setup.text, made.sentence());
+  }
+  stream_.push(RecordKind::setup, epoch_, &setup, sizeof(setup));
+  want_output();
+  if (!made.ok()) attempt_failed(made.sentence());
+}
+
+void VerbsConnection::on_setup(uint32_t epoch, const Setup &peer) {
+  const bool answer = leads();
+  if (answer && (epoch != epoch_ || !link_)) return;
+  if (!answer) {
+    if (link_) link_->close(completions_);
+    completions_.clear();
+    link_.reset();
+    epoch_ = epoch;
+  }
+  if (peer.queue_pairs == 0) {
+    link_.reset();
+    return attempt_failed(
+        concat("the other side has none: ", std::string(peer.text, strnlen(peer.text, 255))));
+  }
+  Status status = answer ? Status() : make_link(std::min<uint32_t>(peer.queue_pairs, kMaxQueuePairs) - 1);
+  if (status.ok()) status = link_->connect(peer, verbs_.settings);
+  if (!status.ok() && answer) return drop_link(status.sentence());
+  Setup setup;
+  if (status.ok()) {
+    stage_ = Stage::connected;
+    window_ = std::min(depth_, std::max(peer.depth, kLeastDepth));
+    setup = link_->setup();
+    setup.depth = depth_;
+  } else {
+    copy_text(setup.text, status.sentence());
+  }
+  if (answer) {
+    stream_.push(RecordKind::ready, epoch_);
+    prove();
+  } else {
+    stream_.push(RecordKind::setup, epoch_, &setup, sizeof(setup));
+    if (!status.ok()) link_.reset();
+    if (!status.ok()) attempt_failed(status.sentence());
+  }
+  want_output();
+}
+
+// Sends something over every queue pair, to see that it arrives.
+void VerbsConnection::prove() {
+  if (stage_ != Stage::connected || lost_) return;
+  probes_ = link_->pairs();
+  if (const int error = link_->probe(); error != 0)
+    drop_link(verbs_failure(error, "ibv_post_send").sentence());
+}
+
+// What is with the socket already goes before.
+void VerbsConnection::change_over() {
+  stream_.push(RecordKind::change, epoch_);
+  want_output();
+  shared_.reactor.cancel(attempt_deadline_);
+  carrier_ = Carrier::link;
+  stage_ = Stage::used;
+  used_since_ = now();
+  ++counters_.links;
+}
+
+bool VerbsConnection::receive_from_link() {
+  receives_from_link_ = true;
+  for (const auto &[place, bytes] : std::exchange(early_, {})) {
+    if (!take_frame(memory_.place(place), bytes)) return false;
+    if (usable()) link_->receive_frame(place);
+  }
+  return true;
+}
+
+// There is no link, and neither side had begun to use it.
+void VerbsConnection::attempt_failed(const std::string &why) {
+  stage_ = Stage::none;
+  shared_.reactor.cancel(attempt_deadline_);
+  if (!verbs_.settings.tcp)
+    return fail(Status::make(DICOMM_CONNECT_FAILED, "no queue pairs, and no other path is allowed: ", why));
+  if (carrier_ == Carrier::none) {
+    carrier_ = Carrier::socket;
+    log(concat("messages go over tcp: ", why));
+  }
+  retry_later();
+}
+
+void VerbsConnection::retry_later() {
+  if (!leads()) return;
+  shared_.reactor.cancel(retry_);
+  retry_ = shared_.reactor.at(now() + pause_, [this] {
+    ++counters_.retries;
+    begin_attempt();
+  });
+  pause_ = std::clamp(2 * pause_, kShortPause, kLongPause);
+}
+
+// ---- the end of a link ----
+
+// The cards let go of all memory at once; the rest is for the next poll.
+void VerbsConnection::drop_link(const std::string &why) {
+  if (!usable()) return;
+  lost_ = why;
+  link_->close(completions_);
+  shared_.reactor.kick();
+}
+
+void VerbsConnection::port_failed(const std::string &why) { drop_link(why); }
+
+// All that had come over the link has been taken.
+void VerbsConnection::report_down() {
+  const bool worked = stage_ == Stage::used || receives_from_link_;
+  Down down{received_, 0, ""};
+  for (uint32_t slot = 0; slot < kVerbsSlots; ++slot) {
+    In &in = ins_[slot];
+    if (in.state != In::free) down.pending |= 1u << slot;
+    if (in.state != In::granted) continue;
+    in.region.reset();
+    if (in.staging != nullptr) verbs_.staging_in.give(std::exchange(in.staging, nullptr));
+    in.state = In::waiting;
+  }
+  copy_text(down.text, *lost_);
+  stream_.push(RecordKind::down, epoch_, &down, sizeof(down));
+  want_output();
+  our_down_ = down;
+  if (worked && goodbye_ != Goodbye::answered && !peer_goodbye_) {
+    ++counters_.fallbacks;
+    depth_ = std::max(depth_ / 2, kLeastDepth);
+    log(concat("connection lost: ", *lost_, "; ", verbs_.settings.tcp ? "messages go over tcp" : "they wait",
+               " until it is made again, with ", depth_, " frames under way"));
+  }
+  lost_.reset();
+  link_.reset();
+  early_.clear();
+  receives_from_link_ = false;
+  shared_.reactor.cancel(attempt_deadline_);
+  if (their_down_) resume();
+}
+
+void VerbsConnection::on_down(uint32_t epoch, const Down &down) {
+  if (epoch != epoch_) return;
+  their_down_ = down;
+  if (link_) return drop_link(concat("the other side left it: ", down.text));
+  if (our_down_) resume();
+}
+
+// Both sides are done with the epoch.
+void VerbsConnection::resume() {
+  const uint32_t received = their_down_->received;
+  if (carrier_ == Carrier::link) {
+    if (received - acked_ > next_ - acked_) {
+      fail(Status::make(DICOMM_PROTOCOL, "it acknowledges ", received, " frames of ", next_));
+      return;
+    }
+    acked_ = handed_ = received;
+    withdraw_grants(their_down_->pending);
+    carrier_ = Carrier::none;
+    if (now() - used_since_ > kSteady) pause_ = 0;
+  }
+  const std::string why = their_down_->text;
+  if (stage_ != Stage::used) return attempt_failed(why);
+  stage_ = Stage::none;
+  if (verbs_.settings.tcp) carrier_ = Carrier::socket;
+  retry_later();
+}
+
+// ---- completions ----
+
+bool VerbsConnection::process_completions() {
+  if (usable()) link_->poll(completions_);
+  const bool worked = !completions_.empty() || lost_.has_value();
+  while (!completions_.empty() && fd_.valid()) {
+    const Completion completion = completions_.front();
+    completions_.pop_front();
+    on_completion(completion);
+  }
+  if (lost_ && fd_.valid()) report_down();
+  return worked;
+}
+
+void VerbsConnection::on_completion(const Completion &completion) {
+  if (completion.status != ibv::wc_success) {
+    if (completion.work == Work::drain) return;
+    return drop_link(concat(verbs_.ports[0]->call().wc_status_str(completion.status), " (ibv_wc_status ",
+                            completion.status, ")"));
+  }
+  const bool posts = usable();
+  switch (completion.work) {
+    case Work::write:
+      if (outs_[completion.index].state == Out::writing) sent(outs_[completion.index]);
+      break;
+    case Work::probe:
+      if (--probes_ > 0 || stage_ != Stage::connected || !posts) break;
+      stage_ = Stage::proven;
+      stream_.push(RecordKind::proven, epoch_);
+      want_output();
+      if (peer_proven_) change_over();
+      break;
+    case Work::receive:
+      if (completion.with_slot) {  // a probe
+        if (posts) link_->receive_frame(completion.index);
+      } else if (!receives_from_link_) {
+        early_.emplace_back(completion.index, completion.bytes);
+      } else if (take_frame(memory_.place(completion.index), completion.bytes) && usable()) {
+        link_->receive_frame(completion.index);
+      }
+      break;
+    case Work::bulk_receive:
+      if (posts) link_->receive_payload(completion.index);
+      if (completion.imm == kProbe) break;
+      if (completion.imm >= kVerbsSlots || ins_[completion.imm].state != In::granted) {
+        refuse("a payload that was not offered");
+        break;
+      }
+      complete(ins_[completion.imm]);
+      break;
+    default:
+      break;
+  }
+}
+
+}  // namespace dicomm

@@ -1,0 +1,263 @@
+#include <errno.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "transport/verbs/connection.h"
+
+namespace dicomm {
+
+bool VerbsConnection::idle() const {
+  return current_ == nullptr && rest_.empty() && control_.empty() && bulk_.empty();
+}
+
+Sent VerbsConnection::send(Outgoing &message) {
+  message.progress = 0;
+  const bool small = message.lane == Lane::control || message.size <= kFirstRoom;
+  if (carrier_ == Carrier::none || !idle() || !small || goodbye_ != Goodbye::none || !fd_.valid()) {
+    enqueue(message);
+    if (!polling_ && fd_.valid()) write_queued();
+    if (!sent_.empty()) shared_.reactor.kick();
+    return Sent::queued;
+  }
+  const bool complete = put(message);
+  hand_over();
+  if (complete) return Sent::done;
+  current_ = &message;
+  return Sent::queued;
+}
+
+void VerbsConnection::enqueue(Outgoing &message) {
+  message.progress = 0;
+  (message.lane == Lane::control ? control_ : bulk_).push(message);
+}
+
+void VerbsConnection::flush() { poll(); }
+
+// ---- frames ----
+
+// The window is open. The frame goes with the next hand_over().
+std::byte *VerbsConnection::begin_frame(FrameKind kind, size_t bytes) {
+  std::byte *const frame = memory_.outgoing(next_);
+  const FrameHead head{kind, static_cast<uint16_t>(bytes), next_++, 0};
+  std::memcpy(frame, &head, sizeof(head));
+  return frame + sizeof(head);
+}
+
+void VerbsConnection::hand_over() {
+  for (; handed_ != next_ && moves(); ++handed_) {
+    std::byte *const frame = memory_.outgoing(handed_);
+    FrameHead head;
+    std::memcpy(&head, frame, sizeof(head));
+    head.acked = told_ = received_;
+    std::memcpy(frame, &head, sizeof(head));
+    const size_t bytes = sizeof(head) + head.bytes;
+    if (carrier_ == Carrier::socket) {
+      stream_.push(RecordKind::frame, 0, frame, bytes);
+      continue;
+    }
+    const int error = link_->send_frame(frame, bytes, memory_.lkey());
+    if (error == ENOMEM) break;  // the queue is full of what has not completed yet
+    if (error != 0) drop_link(verbs_failure(error, "ibv_post_send").sentence());
+    if (error != 0) break;
+  }
+  if (carrier_ == Carrier::socket) want_output();
+}
+
+// Tells the peer how much has come, when it may soon need to know.
+void VerbsConnection::acknowledge(bool now) {
+  if (received_ == told_ || (!now && received_ - told_ < window_ / 2)) return;
+  const FrameHead head{FrameKind::ack, 0, 0, received_};
+  if (carrier_ == Carrier::socket) {
+    stream_.push(RecordKind::frame, 0, &head, sizeof(head));
+  } else if (moves()) {
+    std::memcpy(memory_.ack(), &head, sizeof(head));
+    if (link_->send_frame(memory_.ack(), sizeof(head), memory_.lkey()) != 0) return;
+  } else {
+    return;
+  }
+  told_ = received_;
+}
+
+// ---- small messages ----
+
+// As much of it as the window takes. True: all.
+bool VerbsConnection::put(Outgoing &message) {
+  if (message.progress == 0) {
+    if (!window_open()) return false;
+    const size_t part = std::min(message.size, kFirstRoom);
+    const uint64_t size = message.size;
+    std::byte *at = begin_frame(FrameKind::message, kHeaderBytes + sizeof(size) + part);
+    std::memcpy(at, message.header.data(), kHeaderBytes);
+    std::memcpy(at + kHeaderBytes, &size, sizeof(size));
+    if (part > 0) std::memcpy(at + kHeaderBytes + sizeof(size), message.data, part);
+    message.progress = 1 + part;  // one more than what is in frames: 0 says that nothing is
+  }
+  while (message.progress - 1 < message.size) {
+    if (!window_open()) return false;
+    const size_t done = message.progress - 1, part = std::min(message.size - done, kFrameRoom);
+    std::memcpy(begin_frame(FrameKind::more, part), message.data + done, part);
+    message.progress += part;
+  }
+  ++shared_.counters.messages_sent;
+  shared_.counters.bytes_sent += message.size;
+  return true;
+}
+
+bool VerbsConnection::put_rest() {
+  while (rest_put_ < rest_.size()) {
+    if (!window_open()) return false;
+    const size_t part = std::min(rest_.size() - rest_put_, kFrameRoom);
+    std::memcpy(begin_frame(FrameKind::more, part), rest_.data() + rest_put_, part);
+    rest_put_ += part;
+  }
+  rest_.clear();
+  rest_put_ = 0;
+  return true;
+}
+
+// What waits, as far as window and slots allow. True if anything moved.
+bool VerbsConnection::write_queued() {
+  if (!moves()) return false;
+  const uint32_t before = next_;
+  grant_waiting();
+  write_granted();
+  bool open = put_rest();
+  while (open && fd_.valid()) {
+    if (current_ == nullptr) {
+      MessageQueue &queue = control_.empty() ? bulk_ : control_;
+      if (queue.empty()) break;
+      Outgoing &first = *queue.front();
+      if (first.lane == Lane::bulk && first.size > kFirstRoom) {
+        if (!offer(first)) break;
+        queue.pop();
+        continue;
+      }
+      current_ = queue.pop();
+    }
+    open = put(*current_);
+    if (open) sent_.push(*std::exchange(current_, nullptr));
+  }
+  if (goodbye_ == Goodbye::wanted && idle() && window_open() &&
+      std::all_of(outs_.begin(), outs_.end(), [](const Out &out) { return out.state == Out::free; })) {
+    begin_frame(FrameKind::goodbye, 0);
+    goodbye_ = Goodbye::written;
+  }
+  hand_over();
+  return next_ != before;
+}
+
+// ---- large messages ----
+
+bool VerbsConnection::offer(Outgoing &message) {
+  const auto slot =
+      std::find_if(outs_.begin(), outs_.end(), [](const Out &out) { return out.state == Out::free; });
+  if (slot == outs_.end() || !window_open()) return false;
+  slot->state = Out::offered;
+  slot->message = &message;
+  slot->size = message.size;
+  const Offer offer{message.header, message.size, static_cast<uint32_t>(slot - outs_.begin())};
+  std::memcpy(begin_frame(FrameKind::offer, sizeof(offer)), &offer, sizeof(offer));
+  return true;
+}
+
+const std::byte *VerbsConnection::payload_of(const Out &out) const {
+  return out.message != nullptr ? out.message->data : out.copy.data();
+}
+
+void VerbsConnection::write_granted() {
+  for (Out &out : outs_)
+    if (out.state == Out::granted && !write(out)) return;
+}
+
+// False: not now.
+bool VerbsConnection::write(Out &out) {
+  const uint32_t slot = out.grant.slot;
+  if (out.grant.epoch == 0) {
+    out.state = Out::streaming;
+    counters_.socket_bytes += out.size;
+    stream_.push_payload(slot, payload_of(out), out.size);
+    want_output();
+    return true;
+  }
+  if (!usable() || out.grant.epoch != epoch_) return false;
+  const uint32_t port = link_->port_of(out.grant.queue_pair);
+  const std::byte *from = payload_of(out);
+  if (direct_ && !out.region.valid()) {
+    const Status status = verbs_.regions.open(port, from, out.size, 0, out.region);
+    if (!status.ok()) {
+      if (!verbs_.settings.staged) return fail(status), false;
+      log(concat("messages are staged from here on: ", status.sentence()));
+      direct_ = false;
+    }
+  }
+  if (!out.region.valid() && out.staging == nullptr) {
+    if (const Status status = verbs_.staging_out.take(port, out.staging); !status.ok())
+      return fail(status), false;
+    if (out.staging == nullptr) return false;
+    std::memcpy(out.staging->data(), from, out.size);
+  }
+  const std::byte *const data = out.region.valid() ? from : out.staging->data();
+  const uint32_t lkey = out.region.valid() ? out.region->lkey : out.staging->region(port)->lkey;
+  const int error = link_->write(out.grant, data, out.size, lkey);
+  if (error == ENOMEM) return false;
+  if (error != 0) return drop_link(verbs_failure(error, "ibv_post_send").sentence()), false;
+  (out.region.valid() ? counters_.direct_bytes : counters_.staged_bytes) += out.size;
+  out.state = Out::writing;
+  return true;
+}
+
+void VerbsConnection::sent(Out &out) {
+  out.region.reset();
+  if (out.staging != nullptr) verbs_.staging_out.give(std::exchange(out.staging, nullptr));
+  out.state = Out::free;
+  out.copy = {};
+  ++shared_.counters.messages_sent;
+  shared_.counters.bytes_sent += out.size;
+  if (Outgoing *const message = std::exchange(out.message, nullptr)) sent_.push(*message);
+}
+
+void VerbsConnection::on_payload_written(uint32_t slot) { sent(outs_[slot]); }
+
+// The queue pairs are gone. `pending`: a bit per slot whose payload has not come.
+void VerbsConnection::withdraw_grants(uint32_t pending) {
+  for (uint32_t slot = 0; slot < kVerbsSlots; ++slot) {
+    Out &out = outs_[slot];
+    if ((out.state != Out::granted && out.state != Out::writing) || out.grant.epoch == 0) continue;
+    if (out.state == Out::writing && (pending >> slot & 1) == 0) {
+      sent(out);
+      continue;
+    }
+    out.region.reset();
+    if (out.staging != nullptr) verbs_.staging_out.give(std::exchange(out.staging, nullptr));
+    out.state = Out::offered;  // they grant it again
+  }
+}
+
+VerbsConnection::Canceled VerbsConnection::cancel(Outgoing &message) {
+  if (current_ == &message) {
+    const size_t done = message.progress == 0 ? 0 : message.progress - 1;
+    current_ = nullptr;
+    if (message.progress == 0) return Canceled::unsent;
+    rest_.assign(message.data + done, message.data + message.size);
+    rest_put_ = 0;
+    return Canceled::partly;
+  }
+  if (control_.remove(message) || bulk_.remove(message)) return Canceled::unsent;
+  for (Out &out : outs_) {
+    if (out.message != &message) continue;
+    out.copy.assign(message.data, message.data + message.size);
+    out.message = nullptr;
+    const auto slot = static_cast<uint32_t>(&out - outs_.data());
+    if (out.state == Out::streaming) stream_.move_payload(slot, out.copy.data());
+    // The card may still read the message's own memory: it has to stop before the caller reuses that.
+    const auto done = [&](const Completion &c) { return c.work == Work::write && c.index == slot; };
+    if (out.state == Out::writing && out.region.valid() && !await_completion(done))
+      drop_link("a message was taken back while it was under way");
+    if (out.state != Out::writing) out.region.reset();
+    return Canceled::partly;
+  }
+  return sent_.remove(message) ? Canceled::partly : Canceled::unknown;
+}
+
+}  // namespace dicomm

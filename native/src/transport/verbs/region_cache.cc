@@ -1,0 +1,174 @@
+#include "transport/verbs/region_cache.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/json.h"
+
+namespace dicomm {
+
+namespace {
+
+constexpr int kBothWays = ibv::access_local_write | ibv::access_remote_write;
+
+}  // namespace
+
+RegionCache::RegionCache(const std::vector<std::unique_ptr<VerbsPort>> &ports, size_t most, size_t most_bytes)
+    : ports_(ports),
+      most_(most),
+      most_bytes_(most_bytes),
+      page_(static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE))),
+      watch_(most),
+      by_watch_(most) {}
+
+RegionCache::~RegionCache() {
+  for (const auto &port : ports_) port->on_shortage({});
+  give_up_idle();
+}
+
+void RegionCache::start() {
+  if (const Status status = watch_.open(); !status.ok()) {
+    why_not_ = status.sentence();
+    return;
+  }
+  why_not_.clear();
+  // What is idle counts against the limit on locked memory, which others need too.
+  for (const auto &port : ports_) port->on_shortage([this] { return give_up_idle(); });
+}
+
+Status RegionCache::open(size_t port, const std::byte *data, size_t bytes, int access, Region &out) {
+  out.reset();
+  const bool settled = watch_.settled();
+  sweep();
+  const auto begin = reinterpret_cast<uintptr_t>(data);
+  Entries::iterator entry;
+  if (settled && find(port, begin, begin + bytes, access, entry)) {
+    ++counters_.hits;
+    if (entry->second.users == 0) idle_.erase(entry->second.idle);
+  } else {
+    ++counters_.misses;
+    DICOMM_TRY(add(port, data, bytes, access, entry));
+  }
+  ++entry->second.users;
+  out.cache_ = this;
+  out.entry_ = entry;
+  return {};
+}
+
+bool RegionCache::find(size_t port, uintptr_t begin, uintptr_t end, int access,
+                       Entries::iterator &out) const {
+  const Entries &entries = entries_;
+  for (auto at = entries.upper_bound({port, begin}); at != entries.begin();) {
+    --at;
+    const auto &[key, entry] = *at;
+    if (key.first != port || key.second + longest_ < end) return false;
+    if (!entry.watch || entry.end < end || (access & ~entry.access) != 0) continue;
+    out = by_watch_[*entry.watch];
+    return true;
+  }
+  return false;
+}
+
+Status RegionCache::add(size_t port, const std::byte *data, size_t bytes, int access,
+                        Entries::iterator &out) {
+  auto begin = reinterpret_cast<uintptr_t>(data), end = begin + bytes;
+  const uintptr_t first = begin / page_ * page_, last = (end + page_ - 1) / page_ * page_;
+  Entry entry;
+  // Watched before it is registered, so that no change is missed.
+  MappingWatch::Id id = 0;
+  if (make_place(last - first) && watch_.watch(first, last, id).ok()) {
+    entry.watch = id;
+    begin = first;
+    end = last;
+  }
+  entry.end = end;
+  entry.access = entry.watch ? access | kBothWays : access;
+  const auto attempt = [&] {
+    return ports_[port]->register_memory(reinterpret_cast<void *>(begin), end - begin, entry.access,
+                                         entry.mr);
+  };
+  Status status = attempt();
+  if (!status.ok() && entry.access != access && status.failure()->foreign_code == EFAULT) {
+    entry.access = access;  // memory that may not be written, for one
+    status = attempt();
+  }
+  if (!status.ok()) {
+    if (entry.watch) watch_.unwatch(*entry.watch);
+    return status;
+  }
+  out = entries_.emplace(std::pair{port, begin}, entry);
+  if (!entry.watch) return {};
+  by_watch_[*entry.watch] = out;
+  ++kept_;
+  kept_bytes_ += end - begin;
+  longest_ = std::max(longest_, end - begin);
+  return {};
+}
+
+bool RegionCache::make_place(size_t bytes) {
+  if (!why_not_.empty()) return false;
+  while (kept_ == most_ || kept_bytes_ + bytes > most_bytes_) {
+    if (idle_.empty()) return false;
+    remove(idle_.front());
+  }
+  return true;
+}
+
+bool RegionCache::give_up_idle() {
+  const bool any = !idle_.empty();
+  while (!idle_.empty()) remove(idle_.front());
+  return any;
+}
+
+void RegionCache::sweep() {
+  MappingWatch::Id id = 0;
+  while (watch_.take_gone(id)) {
+    ++counters_.invalidations;
+    const Entries::iterator entry = by_watch_[id];
+    if (entry->second.users == 0)
+      remove(entry);
+    else
+      forget(entry);
+  }
+}
+
+// The last user is gone.
+void RegionCache::leave(Entries::iterator entry) {
+  if (entry->second.watch)
+    entry->second.idle = idle_.insert(idle_.end(), entry);
+  else
+    remove(entry);
+}
+
+// No new user gets it.
+void RegionCache::forget(Entries::iterator entry) {
+  watch_.unwatch(*entry->second.watch);
+  entry->second.watch.reset();
+  --kept_;
+  kept_bytes_ -= entry->second.end - entry->first.second;
+}
+
+void RegionCache::remove(Entries::iterator entry) {
+  if (entry->second.watch) {
+    forget(entry);
+    idle_.erase(entry->second.idle);
+  }
+  ports_[entry->first.first]->deregister(entry->second.mr);
+  entries_.erase(entry);
+}
+
+std::string RegionCache::members() const {
+  return concat(", \"region_hits\": ", counters_.hits, ", \"region_misses\": ", counters_.misses,
+                ", \"region_invalidations\": ", counters_.invalidations, ", \"regions_kept\": ", kept_,
+                ", \"regions_not_kept\": ", json_string(why_not_));
+}
+
+void RegionCache::Region::reset() {
+  if (cache_ == nullptr) return;
+  RegionCache &cache = *std::exchange(cache_, nullptr);
+  if (--entry_->second.users == 0) cache.leave(entry_);
+}
+
+}  // namespace dicomm

@@ -1,0 +1,331 @@
+// The rdma transport over the double of libibverbs: the conformance suite on every path, and what happens
+// when queue pairs fail under way.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "base/mapping_watch.h"
+#include "doubles/double.h"
+#include "mappings.h"
+#include "transport/verbs/gid.h"
+#include "transport/verbs/transport.h"
+#include "transport_suite.h"
+#include "verbs_double.h"
+
+using namespace dicomm;
+using suite::Party;
+
+namespace {
+
+// Of what the tests run over: the double, or the cards of this machine.
+struct Knobs {
+  bool real = false;
+  bool direct = true, staged = true, tcp = true;
+  uint32_t queue_pairs = 1, depth = 32;
+  Nanos connect_timeout = 10 * kSecond;
+};
+
+std::vector<std::string> &log_lines() {
+  static std::vector<std::string> lines;
+  return lines;
+}
+
+Party::Make rdma(const Knobs &knobs = {}) {
+  return [=](Reactor &reactor, Sink &sink, const PeerAddress &self) -> std::unique_ptr<Transport> {
+    VerbsOptions options;
+    options.self = self;
+    if (!knobs.real) options.interface = "127.0.0.1";
+    options.connect_timeout = knobs.connect_timeout;
+    if (!knobs.real) options.settings.library = test::double_path("ibverbs");
+    options.settings.direct = knobs.direct;
+    options.settings.staged = knobs.staged;
+    options.settings.tcp = knobs.tcp;
+    options.settings.queue_pairs = knobs.queue_pairs;
+    options.settings.queue_depth = knobs.depth;
+    options.log = [](const std::string &line) { log_lines().push_back(line); };
+    auto transport = std::make_unique<VerbsTransport>(reactor, sink, options);
+    const Status status = transport->open();
+    INFO(status.message());
+    REQUIRE(status.ok());
+    return transport;
+  };
+}
+
+suite::Setup over_double(const Knobs &knobs) { return {rdma(knobs), false, false}; }
+
+suite::Setup over_cards(Knobs knobs) {
+  knobs.real = true;
+  std::error_code none;
+  const bool any = std::filesystem::directory_iterator("/sys/class/infiniband", none) !=
+                   std::filesystem::directory_iterator();
+  return {rdma(knobs), false, false, any ? "" : "no RDMA device (see tests/rdma_vm)"};
+}
+
+}  // namespace
+
+DICOMM_TRANSPORT_SUITE("rdma-direct", over_double({.staged = false, .tcp = false}))
+DICOMM_TRANSPORT_SUITE("rdma-staged", over_double({.direct = false, .tcp = false}))
+DICOMM_TRANSPORT_SUITE("rdma, four queue pairs, eight frames", over_double({.queue_pairs = 4, .depth = 8}))
+DICOMM_TRANSPORT_SUITE("real rdma-direct", over_cards({.staged = false, .tcp = false}))
+DICOMM_TRANSPORT_SUITE("real rdma-staged", over_cards({.direct = false, .tcp = false, .queue_pairs = 3}))
+
+namespace {
+
+struct Job {
+  explicit Job(const Knobs &knobs = {}) : pair(over_double(knobs)) { log_lines().clear(); }
+  Party &a() { return pair.a; }
+  Party &b() { return *pair.other; }
+  Endpoint &to_b() { return a().transport->endpoint(b().self); }
+  Endpoint &to_a() { return b().transport->endpoint(a().self); }
+
+  // Messages of both lanes and all sizes, both ways, from inside the traffic.
+  void traffic(int count, std::mt19937 &random) {
+    for (int i = 0; i < count; ++i) {
+      const bool bulk = random() % 2 == 0;
+      const size_t size = bulk ? random() % 1048577 : random() % (random() % 5 == 0 ? 60000 : 300);
+      Party &from = random() % 2 == 0 ? a() : b();
+      from.send(&from == &a() ? b() : a(), bulk ? Lane::bulk : Lane::control, size);
+      for (unsigned steps = random() % 6; steps > 0; --steps) (random() % 2 == 0 ? a() : b()).step();
+    }
+  }
+  bool finish() {
+    return pair.drive([&] {
+      return a().complete() == b().sent.size() && b().complete() == a().sent.size() && a().all_sent() &&
+             b().all_sent();
+    });
+  }
+  void check() {
+    check_delivery(a(), b(), false);
+    check_delivery(b(), a(), false);
+    CHECK(a().failed.empty());
+    CHECK(b().failed.empty());
+  }
+  // One message each way, so that queue pairs stand.
+  void meet() {
+    a().send(b(), Lane::control, 1);
+    b().send(a(), Lane::control, 1);
+    REQUIRE(finish());
+    REQUIRE(pair.drive([&] { return std::string(to_b().path()) != "tcp"; }));
+  }
+
+  test::VerbsDouble verbs;
+  suite::Pair pair;
+};
+
+uint64_t counter(const Party &party, const std::string &name) {
+  const std::string text = party.transport->counters();
+  const size_t at = text.find('"' + name + "\": ");
+  REQUIRE(at != std::string::npos);
+  return std::stoull(text.substr(at + name.size() + 4));
+}
+
+}  // namespace
+
+TEST_CASE("transport rdma: a link that is cut anywhere loses, doubles and reorders nothing") {
+  std::mt19937 random(2026);
+  uint64_t fallbacks = 0, again = 0;
+  for (int round = 0; round < 120; ++round) {
+    const bool tcp = round % 3 != 2, direct = round % 4 != 3;
+    CAPTURE(round);
+    const auto queue_pairs = static_cast<uint32_t>(1 + random() % 3),
+               depth = static_cast<uint32_t>(8 + random() % 25);
+    Job job({.direct = direct, .tcp = tcp, .queue_pairs = queue_pairs, .depth = depth});
+    job.meet();
+    auto &settings = job.verbs.control.settings;
+    settings.seed = static_cast<uint32_t>(random());
+    settings.jitter = true;
+    settings.cut_after = static_cast<int64_t>(random() % 60);
+    const auto how = random() % 3;
+    settings.cut_how = how == 0   ? doubles::VerbsSettings::lost
+                       : how == 1 ? doubles::VerbsSettings::partly
+                                  : doubles::VerbsSettings::delivered;
+    job.traffic(40, random);
+    REQUIRE(job.finish());
+    job.traffic(10, random);
+    REQUIRE(job.finish());
+    job.check();
+    fallbacks += counter(job.a(), "fallbacks");
+    again += counter(job.a(), "links") == 2;
+  }
+  CHECK(fallbacks >= 80);
+  CHECK(again >= 60);
+}
+
+TEST_CASE("transport rdma: what fails is named, and the messages go on") {
+  Job job;
+  job.meet();
+  std::mt19937 random(3);
+  for (const std::string what : {"a queue pair", "the port", "the device"}) {
+    CAPTURE(what);
+    const uint64_t before = counter(job.a(), "fallbacks");
+    log_lines().clear();
+    job.traffic(5, random);
+    if (what[2] == 'q') job.verbs.control.settings.cut_after = 0;
+    if (what[4] == 'p') job.verbs.control.set_port(0, 1);
+    if (what[4] == 'd') job.verbs.control.kill_device(0);
+    job.traffic(20, random);
+    REQUIRE(job.finish());
+    job.check();
+    CHECK(counter(job.a(), "fallbacks") == before + 1);
+    REQUIRE(log_lines().size() >= 2);  // one for each side
+    CHECK(log_lines()[0].find("RDMA (host") == 0);
+    CHECK(log_lines()[0].find("messages go over tcp") != std::string::npos);
+    if (what[4] == 'd') break;
+    job.verbs.control.set_port(0, 4);
+    REQUIRE(job.pair.drive([&] { return std::string(job.to_b().path()) == "rdma-direct"; }));
+  }
+  CHECK(std::string(job.to_b().path()) == "tcp");
+}
+
+TEST_CASE("transport rdma: memory that cannot be registered is staged") {
+  Job job;
+  job.meet();
+  std::mt19937 random(4);
+  job.verbs.control.settings.devices[0].refuse_mr = [](const void *, size_t bytes) {
+    return bytes < kVerbsMaxPayload ? ENOMEM : 0;
+  };
+  job.a().send(job.b(), Lane::bulk, 300000);
+  job.b().send(job.a(), Lane::bulk, 400000);
+  REQUIRE(job.finish());
+  job.check();
+  CHECK(counter(job.a(), "staged_bytes") == 300000);
+  CHECK(std::string(job.to_b().path()) == "rdma-staged");
+  CHECK(log_lines()[0].find("ulimit -l") != std::string::npos);
+}
+
+TEST_CASE("transport rdma: without queue pairs messages go over tcp, where that is allowed") {
+  for (const bool tcp : {true, false}) {
+    CAPTURE(tcp);
+    Job job({.tcp = tcp});
+    job.verbs.control.settings.devices[0].max_qp_wr = 4;
+    job.a().send(job.b(), Lane::bulk, 100000);
+    job.a().send(job.b(), Lane::control, 10);
+    if (tcp) {
+      REQUIRE(job.finish());
+      job.check();
+      CHECK(counter(job.a(), "socket_bytes") == 100000);
+      CHECK(log_lines()[0].find("ibv_create_qp") != std::string::npos);
+      continue;
+    }
+    REQUIRE(job.pair.drive([&] { return !job.a().failed.empty() && !job.b().failed.empty(); }));
+    for (Party *party : job.pair.both()) {
+      const Status &why = party->failed[0].why;
+      CHECK((why.code() == DICOMM_CONNECT_FAILED || why.code() == DICOMM_PEER_LOST));
+    }
+    const bool named = job.a().failed[0].why.code() == DICOMM_CONNECT_FAILED;
+    CHECK((named ? job.a() : job.b()).failed[0].why.message().find("no other path is allowed") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("transport rdma: a send buffer that is mapped anew at its address is registered anew") {
+  Job job;
+  job.meet();
+  if (MappingWatch probe(1); !probe.open().ok()) return;  // memory cannot be watched here
+  const test::Mapping memory(64);
+  const size_t size = 60 * test::kPage;
+  const auto send = [&](uint64_t hits, uint64_t misses, uint64_t invalidations) {
+    suite::Message &message = job.a().sent.emplace_back();
+    message.tag = {job.a().next_number++, static_cast<uint64_t>(Lane::bulk)};
+    const std::vector<std::byte> content = suite::pattern(message.tag.number, size);
+    std::memcpy(memory.page(2), content.data(), size);
+    message.out.header.fill(std::byte{0x5a});
+    std::memcpy(message.out.header.data(), &message.tag, sizeof(message.tag));
+    message.out.data = reinterpret_cast<const std::byte *>(memory.page(2));
+    message.out.size = size;
+    message.out.lane = Lane::bulk;
+    REQUIRE(job.to_b().send(message.out) == Sent::queued);
+    REQUIRE(job.finish());
+    CHECK(counter(job.a(), "region_hits") == hits);
+    CHECK(counter(job.a(), "region_misses") == misses);
+    CHECK(counter(job.a(), "region_invalidations") == invalidations);
+    CHECK(counter(job.a(), "regions_kept") == 1);
+  };
+  send(0, 1, 0);
+  send(1, 1, 0);
+  test::map_pages(62, memory.page(2));
+  send(1, 2, 1);
+  REQUIRE(::munmap(memory.data, 64 * test::kPage) == 0);
+  REQUIRE(job.pair.drive([&] { return counter(job.a(), "regions_kept") == 0; }));
+  test::map_pages(64, memory.data);
+  send(1, 3, 2);
+  send(2, 3, 2);
+  job.check();
+}
+
+TEST_CASE("transport rdma: a receive that is taken back is not written to any more") {
+  for (const bool hold : {false, true}) {
+    CAPTURE(hold);
+    Job job;
+    job.meet();
+    const size_t size = 500000;
+    job.a().send(job.b(), Lane::bulk, size);
+    REQUIRE(job.pair.drive([&] { return job.b().arrived.size() == 2; }));
+    job.b().step();  // granted
+    suite::Arrival &arrival = job.b().arrived.back();
+    REQUIRE_FALSE(arrival.complete);
+    job.verbs.control.settings.hold = hold;
+    job.to_a().revoke(arrival);
+    CHECK(arrival.data == nullptr);
+    std::fill(arrival.payload.begin(), arrival.payload.end(), std::byte{0x77});
+    if (hold) job.verbs.control.release();
+    REQUIRE(job.pair.drive([&] { return arrival.complete && job.a().all_sent(); }));
+    CHECK(arrival.payload == std::vector<std::byte>(size, std::byte{0x77}));
+    job.a().send(job.b(), Lane::bulk, size);
+    REQUIRE(job.pair.drive([&] { return job.b().complete() == 3; }));
+    CHECK(job.b().arrived.back().payload == suite::pattern(3, size));
+    CHECK(job.a().failed.empty());
+  }
+}
+
+TEST_CASE("transport rdma: a sleeping receiver is woken through the completion channel") {
+  Job job;
+  job.meet();
+  for (int i = 0; i < 20; ++i) job.b().step();
+  for (int i = 0; i < 10; ++i) {
+    job.a().send(job.b(), Lane::control, 20);
+    const Nanos start = now();
+    for (int k = 0; k < 50 && job.b().complete() < static_cast<size_t>(i) + 2; ++k)
+      job.b().step(now() + kSecond);
+    CHECK(job.b().complete() == static_cast<size_t>(i) + 2);
+    CHECK(now() - start < kSecond);
+  }
+}
+
+TEST_CASE("GID choice") {
+  const auto entry = [](uint32_t index, uint32_t type, ibv::Gid gid) {
+    return ibv::GidEntry{gid, index, 1, type, 1};
+  };
+  const ibv::Gid global6 = {{0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}};
+  const ibv::Gid local = doubles::link_local_gid(), one = doubles::ipv4_gid(192, 0, 2, 1),
+                 two = doubles::ipv4_gid(198, 51, 100, 1);
+  const int v1 = ibv::gid_type_roce_v1, v2 = ibv::gid_type_roce_v2;
+  const std::vector<ibv::GidEntry> table = {entry(0, v1, local),  entry(1, v2, local), entry(2, v1, one),
+                                            entry(3, v2, one),    entry(4, v1, two),   entry(5, v2, two),
+                                            entry(6, v2, global6)};
+  CHECK(choose_gid(table, false, two) == 5);
+  CHECK(choose_gid(table, false, global6) == 6);
+  CHECK(choose_gid(table, false, {}) == 3);
+  CHECK(choose_gid(table, false, local) == 1);
+  CHECK(choose_gid({table[0], table[1], table[6]}, false, two) == 6);
+  CHECK(choose_gid({table[0], table[1]}, false, two) == 1);
+  CHECK(choose_gid({table[0], table[2]}, false, two) == 0);
+  CHECK(choose_gid({entry(0, ibv::gid_type_ib, global6), entry(1, ibv::gid_type_ib, one)}, true, one) == 0);
+  CHECK(choose_gid({entry(0, v2, {})}, false, one) == -1);
+  CHECK(choose_gid({}, true, one) == -1);
+}
+
+TEST_CASE("RDMA settings") {
+  VerbsSettings settings;
+  REQUIRE(
+      parse_verbs_settings(" devices=mlx5_0:1+mlx5_1 ,timeout=20,gid_index=3, queue_pairs=4", settings).ok());
+  CHECK(settings.devices == std::vector<std::string>{"mlx5_0:1", "mlx5_1"});
+  CHECK(settings.timeout == 20);
+  CHECK(settings.gid_index == 3);
+  CHECK(settings.queue_pairs == 4);
+  REQUIRE(parse_verbs_settings("", settings).ok());
+  for (const char *bad : {"timeout", "timeout=", "timeout=32", "timeout=1x", "speed=3", "queue_depth=4"}) {
+    CAPTURE(bad);
+    CHECK(parse_verbs_settings(bad, settings).code() == DICOMM_INVALID_ARGUMENT);
+  }
+}
