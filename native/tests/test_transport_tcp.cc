@@ -35,13 +35,6 @@ Party::Make tcp(const Knobs &knobs = {}) {
   };
 }
 
-uint64_t counter(const Party &party, const std::string &name) {
-  const std::string text = party.transport->counters();
-  const size_t at = text.find('"' + name + "\": ");
-  REQUIRE(at != std::string::npos);
-  return std::stoull(text.substr(at + name.size() + 4));
-}
-
 SocketAddress address_of(const Party &party) {
   const std::string port = party.self.address.substr(party.self.address.rfind(' ') + 1);
   SocketAddress address;

@@ -112,13 +112,6 @@ struct Job {
   suite::Pair pair;
 };
 
-uint64_t counter(const Party &party, const std::string &name) {
-  const std::string text = party.transport->counters();
-  const size_t at = text.find('"' + name + "\": ");
-  REQUIRE(at != std::string::npos);
-  return std::stoull(text.substr(at + name.size() + 4));
-}
-
 }  // namespace
 
 TEST_CASE("transport rdma: a link that is cut anywhere loses, doubles and reorders nothing") {

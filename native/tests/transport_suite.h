@@ -175,6 +175,14 @@ class Party final : public Sink {
   }
 };
 
+// One of Transport::counters().
+inline uint64_t counter(const Party &party, const std::string &name) {
+  const std::string text = party.transport->counters();
+  const size_t at = text.find('"' + name + "\": ");
+  REQUIRE(at != std::string::npos);
+  return std::stoull(text.substr(at + name.size() + 4));
+}
+
 using Parties = std::vector<std::unique_ptr<Party>>;
 
 inline bool drive(const std::vector<Party *> &parties, const std::function<bool()> &done,

@@ -17,6 +17,13 @@ class DynamicLibrary {
   static std::vector<std::string> loaded(const std::vector<std::string> &files);
   // Null when the library has no such symbol. Any thread.
   void *find(const std::string &symbol) const;
+  // As find, into a pointer to a function. The names of those that are not there gather in `missing`, if
+  // given.
+  template <class Function>
+  void find(const std::string &symbol, Function &out, std::string *missing) const {
+    out = reinterpret_cast<Function>(find(symbol));
+    if (out == nullptr && missing != nullptr) *missing += (missing->empty() ? "" : ", ") + symbol;
+  }
   // The file that was opened, links resolved: where they install side by side it tells the version.
   const std::string &file() const { return file_; }
 

@@ -9,12 +9,6 @@ namespace {
 constexpr const char *kHow =
     "It comes with Huawei's CANN toolkit (/usr/local/Ascend/ascend-toolkit); source its set_env.sh";
 
-template <class Function>
-void find(const Library &library, const char *name, bool always, Function &out, std::string &missing) {
-  out = reinterpret_cast<Function>(library.file.find(concat("Hccl", name)));
-  if (out == nullptr && always) missing += concat(missing.empty() ? "" : ", ", "Hccl", name);
-}
-
 struct Meaning {
   dicomm_status status;
   const char *name;
@@ -67,7 +61,8 @@ Status Library::open(const std::vector<std::string> &files, std::shared_ptr<cons
   auto library = std::make_shared<Library>();
   DICOMM_TRY(library->file.open("HCCL", files, kHow));
   std::string missing;
-#define DICOMM_HCCL_FIND(name, always, ...) find(*library, #name, always, library->call.name, missing);
+#define DICOMM_HCCL_FIND(name, always, ...) \
+  library->file.find("Hccl" #name, library->call.name, (always) ? &missing : nullptr);
   DICOMM_HCCL_FUNCTIONS(DICOMM_HCCL_FIND)
 #undef DICOMM_HCCL_FIND
   if (!missing.empty())

@@ -56,10 +56,7 @@ Status Library::open(std::shared_ptr<Library> &out) {
   if (files.empty()) files = {kOpenMpi, kMpich};
   DICOMM_TRY(library->file.open("MPI", files, kHow));
   std::string missing;
-#define DICOMM_MPI_FIND(function, ...)                                                          \
-  library->call.function =                                                                      \
-      reinterpret_cast<decltype(library->call.function)>(library->file.find("MPI_" #function)); \
-  if (library->call.function == nullptr) missing += concat(missing.empty() ? "" : ", ", "MPI_" #function);
+#define DICOMM_MPI_FIND(function, ...) library->file.find("MPI_" #function, library->call.function, &missing);
   DICOMM_MPI_FUNCTIONS(DICOMM_MPI_FIND)
 #undef DICOMM_MPI_FIND
   if (!missing.empty())

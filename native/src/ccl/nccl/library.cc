@@ -29,12 +29,6 @@ std::string spelled(int version) {
   return concat(version / unit, ".", version % unit / 100, ".", version % 100);
 }
 
-template <class Function>
-void find(const Library &library, const char *name, bool always, Function &out, std::string &missing) {
-  out = reinterpret_cast<Function>(library.file.find(library.member.prefix + name));
-  if (out == nullptr && always) missing += concat(missing.empty() ? "" : ", ", library.member.prefix, name);
-}
-
 }  // namespace
 
 Status Library::open(const Member &member, std::shared_ptr<const Library> &out) {
@@ -42,7 +36,8 @@ Status Library::open(const Member &member, std::shared_ptr<const Library> &out) 
   library->member = member;
   DICOMM_TRY(library->file.open(member.title, member.files, member.how));
   std::string missing;
-#define DICOMM_NCCL_FIND(name, always, ...) find(*library, #name, always, library->call.name, missing);
+#define DICOMM_NCCL_FIND(name, always, ...) \
+  library->file.find(member.prefix + #name, library->call.name, (always) ? &missing : nullptr);
   DICOMM_NCCL_FUNCTIONS(DICOMM_NCCL_FIND)
 #undef DICOMM_NCCL_FIND
   if (!missing.empty())

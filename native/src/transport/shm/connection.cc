@@ -20,7 +20,7 @@ struct OneDescriptor {
 }  // namespace
 
 ShmConnection::ShmConnection(StreamShared &shared, Owner &owner, UniqueFd fd, bool may_fetch)
-    : shared_(shared), owner_(owner), fd_(std::move(fd)), tried_(!may_fetch) {
+    : MessageConnection(shared, owner), fd_(std::move(fd)), tried_(!may_fetch) {
   ++shared_.counters.connections;
 }
 
@@ -95,10 +95,6 @@ void ShmConnection::begin() {
   shared_.reactor.add(static_cast<Poller *>(this));
 }
 
-void ShmConnection::fail(const Status &why) {
-  if (fd_.valid()) owner_.broke(why);
-}
-
 void ShmConnection::on_ready(uint32_t) {
   if (!ready_) {
     if (const Status status = take_segment(); !status.ok()) return fail(status);
@@ -152,10 +148,6 @@ bool ShmConnection::arm() {
   return false;
 }
 
-void ShmConnection::report_sent() {
-  while (!sent_.empty() && fd_.valid()) shared_.sink.on_sent(owner_.endpoint(), *sent_.pop());
-}
-
 void ShmConnection::disarm() {
   if (ready_ && fd_.valid()) segment_->sides[side_].asleep.store(0, std::memory_order_relaxed);
 }
@@ -183,9 +175,7 @@ void ShmConnection::say_goodbye() {
 
 void ShmConnection::end_of_stream() {
   const bool between_frames = !in_payload_ && available() == 0;
-  if (!between_frames || (!peer_goodbye_ && goodbye_ != Goodbye::written))
-    return fail(
-        Status::make(DICOMM_PEER_LOST, "its process ended or closed the connection without a goodbye"));
+  if (!between_frames || (!peer_goodbye_ && goodbye_ != Goodbye::written)) return fail(no_goodbye());
   close();
   owner_.ended(*this);
 }

@@ -20,12 +20,11 @@
 #include <vector>
 
 #include "transport/shm/segment.h"
-#include "transport/stream/queue.h"
-#include "transport/stream/shared.h"
+#include "transport/stream/message_connection.h"
 
 namespace dicomm {
 
-class ShmConnection final : public Connection, private Poller {
+class ShmConnection final : public MessageConnection, private Poller {
  public:
   ShmConnection(StreamShared &shared, Owner &owner, UniqueFd fd, bool may_fetch);
   ~ShmConnection() override { close(); }
@@ -34,7 +33,6 @@ class ShmConnection final : public Connection, private Poller {
   bool is_open() const override { return fd_.valid(); }
   void after_fork() override;
   Sent send(Outgoing &message) override;
-  void enqueue(Outgoing &message) override;
   void flush() override;
   Canceled cancel(Outgoing &message) override;
   uint64_t queued_bytes() const override { return 0; }  // one connection per peer: there is nothing to choose
@@ -69,7 +67,6 @@ class ShmConnection final : public Connection, private Poller {
   bool reclaim();
   void await_reader(SharedSlot &slot);
   void take_back_offers();
-  void report_sent();
   void publish();
   void wake_peer();
 
@@ -85,7 +82,6 @@ class ShmConnection final : public Connection, private Poller {
   void try_fetching();
   bool parted() const;
   void end_of_stream();
-  void fail(const Status &why);
 
   // Below this a copy through the ring is as fast as the system call.
   static constexpr size_t kFetchBytes = 96 << 10;
@@ -94,8 +90,6 @@ class ShmConnection final : public Connection, private Poller {
   static constexpr size_t kFrameHead = sizeof(uint64_t) + kHeaderBytes;
   static constexpr size_t kBudget = size_t{4} << 20;
 
-  StreamShared &shared_;
-  Owner &owner_;
   UniqueFd fd_;
   Segment segment_;
   int side_ = 0;  // ours in the segment
@@ -103,11 +97,9 @@ class ShmConnection final : public Connection, private Poller {
   bool closed_socket_ = false;  // the peer's end
   bool polling_ = false;
 
-  MessageQueue control_, bulk_;
   Outgoing *current_ = nullptr;  // partly written
   std::vector<std::byte> rest_;  // of a canceled message, or the goodbye
   size_t rest_written_ = 0;
-  MessageQueue sent_;  // on_sent is due
   std::array<Fetch, kSlots> fetches_;
   uint32_t fetching_ = 0;
   uint64_t tail_ = 0;       // our ring: written up to

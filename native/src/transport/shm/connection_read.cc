@@ -106,12 +106,7 @@ bool ShmConnection::begin_payload() {
                       " bytes, which dicomm never does"));
     return false;
   }
-  incoming_ = shared_.sink.on_header(owner_.endpoint(), header_, payload_size_);
-  if (!fd_.valid()) return false;
-  if (incoming_ == nullptr) {
-    fail(Status::make(DICOMM_PROTOCOL, "it sent a message that is not acceptable"));
-    return false;
-  }
+  if (!announce(header_, payload_size_, incoming_)) return false;
   in_payload_ = true;
   if (fetch_ && !fetch()) return false;
   if (fetch_ || payload_size_ == 0) end_payload();
@@ -155,11 +150,8 @@ bool ShmConnection::read_payload() {
 }
 
 void ShmConnection::end_payload() {
-  ++shared_.counters.messages_received;
-  shared_.counters.bytes_received += payload_size_;
   in_payload_ = false;
-  Incoming *into = std::exchange(incoming_, nullptr);
-  shared_.sink.on_payload(owner_.endpoint(), header_, payload_size_, into);
+  deliver(header_, payload_size_, std::exchange(incoming_, nullptr));
 }
 
 }  // namespace dicomm

@@ -95,16 +95,8 @@ Sent ShmConnection::send(Outgoing &message) {
     if (ring.head.load(std::memory_order_seq_cst) != seen_head_) shared_.reactor.kick();
   }
   publish();
-  if (complete) {
-    ++shared_.counters.messages_sent;
-    shared_.counters.bytes_sent += message.size;
-  }
+  if (complete) count_sent(message.size);
   return complete && fetching == fetching_ ? Sent::done : Sent::queued;
-}
-
-void ShmConnection::enqueue(Outgoing &message) {
-  message.progress = 0;
-  (message.lane == Lane::control ? control_ : bulk_).push(message);
 }
 
 void ShmConnection::flush() {
@@ -141,8 +133,7 @@ bool ShmConnection::write_queued() {
     full = !write(*current_);
     if (full) break;
     Outgoing *message = std::exchange(current_, nullptr);
-    ++shared_.counters.messages_sent;
-    shared_.counters.bytes_sent += message->size;
+    count_sent(message->size);
     if (fetching == fetching_) sent_.push(*message);
   }
   ring.blocked.store(full ? 1 : 0, std::memory_order_seq_cst);

@@ -53,7 +53,7 @@ struct TcpConnection::Batch {
 };
 
 TcpConnection::TcpConnection(StreamShared &shared, Owner &owner, UniqueFd fd, std::vector<std::byte> &scratch)
-    : shared_(shared), owner_(owner), fd_(std::move(fd)), scratch_(scratch) {
+    : MessageConnection(shared, owner), fd_(std::move(fd)), scratch_(scratch) {
   ++shared_.counters.connections;
 }
 
@@ -64,10 +64,6 @@ void TcpConnection::close() {
   shared_.reactor.remove(fd_.get());
   fd_.reset();
   --shared_.counters.connections;
-}
-
-void TcpConnection::fail(Status why) {
-  if (fd_.valid()) owner_.broke(why);
 }
 
 void TcpConnection::on_ready(uint32_t events) {
@@ -91,8 +87,7 @@ Sent TcpConnection::send(Outgoing &message) {
   size_t written = 0;
   const bool complete = write(batch, written);
   if (complete) {
-    ++shared_.counters.messages_sent;
-    shared_.counters.bytes_sent += message.size;
+    count_sent(message.size);
     return Sent::done;
   }
   enqueue(message);
@@ -102,9 +97,8 @@ Sent TcpConnection::send(Outgoing &message) {
 }
 
 void TcpConnection::enqueue(Outgoing &message) {
-  message.progress = 0;
+  MessageConnection::enqueue(message);
   queued_bytes_ += frame_size(message);
-  (message.lane == Lane::control ? control_ : bulk_).push(message);
 }
 
 void TcpConnection::fill(Batch &batch) {
@@ -156,8 +150,7 @@ void TcpConnection::settle(size_t written) {
     queued_bytes_ -= part;
     written -= part;
     if (current_->progress < frame_size(*current_)) return;
-    ++shared_.counters.messages_sent;
-    shared_.counters.bytes_sent += current_->size;
+    count_sent(current_->size);
     sent_.push(*std::exchange(current_, nullptr));
   }
 }
@@ -191,10 +184,6 @@ void TcpConnection::flush() {
     close();
     owner_.ended(*this);
   }
-}
-
-void TcpConnection::report_sent() {
-  while (!sent_.empty() && fd_.valid()) shared_.sink.on_sent(owner_.endpoint(), *sent_.pop());
 }
 
 TcpConnection::Canceled TcpConnection::cancel(Outgoing &message) {
@@ -316,28 +305,16 @@ bool TcpConnection::begin_payload() {
   std::copy_n(head_.data() + sizeof(length), kHeaderBytes, header_.data());
   payload_size_ = length;
   payload_read_ = 0;
-  incoming_ = shared_.sink.on_header(owner_.endpoint(), header_, payload_size_);
-  if (!fd_.valid()) return false;
-  if (incoming_ == nullptr) {
-    fail(Status::make(DICOMM_PROTOCOL, "it sent a message that is not acceptable"));
-    return false;
-  }
+  if (!announce(header_, payload_size_, incoming_)) return false;
   if (payload_size_ == 0) end_payload();
   return fd_.valid();
 }
 
-void TcpConnection::end_payload() {
-  ++shared_.counters.messages_received;
-  shared_.counters.bytes_received += payload_size_;
-  Incoming *into = std::exchange(incoming_, nullptr);
-  shared_.sink.on_payload(owner_.endpoint(), header_, payload_size_, into);
-}
+void TcpConnection::end_payload() { deliver(header_, payload_size_, std::exchange(incoming_, nullptr)); }
 
 void TcpConnection::end_of_stream() {
   const bool between_frames = head_read_ == 0 && incoming_ == nullptr;
-  if (!between_frames || (!peer_goodbye_ && goodbye_ != Goodbye::written))
-    return fail(
-        Status::make(DICOMM_PEER_LOST, "its process ended or closed the connection without a goodbye"));
+  if (!between_frames || (!peer_goodbye_ && goodbye_ != Goodbye::written)) return fail(no_goodbye());
   if (peer_goodbye_ && (goodbye_ == Goodbye::wanted || goodbye_ == Goodbye::writing)) {
     // Both are leaving: the peer still reads, so what is queued goes out first.
     input_wanted_ = false;

@@ -10,8 +10,7 @@
 #include <array>
 #include <vector>
 
-#include "transport/stream/queue.h"
-#include "transport/stream/shared.h"
+#include "transport/stream/message_connection.h"
 
 namespace dicomm {
 
@@ -21,7 +20,7 @@ inline constexpr size_t kBulkChunk = size_t{512} << 10;
 inline constexpr uint64_t kGoodbye = ~uint64_t{0};
 inline constexpr size_t kFrameHead = sizeof(uint64_t) + kHeaderBytes;
 
-class TcpConnection final : public Connection {
+class TcpConnection final : public MessageConnection {
  public:
   // scratch: for small frames of the connection that is being read; shared by all of a transport.
   TcpConnection(StreamShared &shared, Owner &owner, UniqueFd fd, std::vector<std::byte> &scratch);
@@ -48,28 +47,21 @@ class TcpConnection final : public Connection {
   bool write(Batch &batch, size_t &written);
   void want_output(bool wanted);
   bool flush_once(size_t &written);
-  void report_sent();
 
   void receive();
   void end_of_stream();
   bool parse(const std::byte *bytes, size_t count);
   bool begin_payload();
   void end_payload();
-  void fail(Status why);
 
-  StreamShared &shared_;
-  Owner &owner_;
   UniqueFd fd_;
   std::vector<std::byte> &scratch_;
   bool output_wanted_ = false;
   bool input_wanted_ = true;
 
-  MessageQueue control_;
-  MessageQueue bulk_;
   Outgoing *current_ = nullptr;  // partly written
   std::vector<std::byte> rest_;  // of a canceled message, or the goodbye
   size_t rest_written_ = 0;
-  MessageQueue sent_;  // on_sent is due
   uint64_t queued_bytes_ = 0;
   bool flushing_ = false;
   int send_error_ = 0;

@@ -20,7 +20,7 @@ std::string VerbsCounters::members() const {
 }
 
 VerbsConnection::VerbsConnection(StreamShared &shared, VerbsShared &verbs, Owner &owner, UniqueFd fd)
-    : shared_(shared), verbs_(verbs), owner_(owner), fd_(std::move(fd)), direct_(verbs.settings.direct) {
+    : MessageConnection(shared, owner), verbs_(verbs), fd_(std::move(fd)), direct_(verbs.settings.direct) {
   ++shared_.counters.connections;
 }
 
@@ -46,10 +46,8 @@ void VerbsConnection::close() {
   --shared_.counters.connections;
   if (link_) link_->close(completions_);
   link_.reset();
-  for (Out &out : outs_)
-    if (out.staging != nullptr) verbs_.staging_out.give(std::exchange(out.staging, nullptr));
-  for (In &in : ins_)
-    if (in.staging != nullptr) verbs_.staging_in.give(std::exchange(in.staging, nullptr));
+  for (Out &out : outs_) out.lent.give_back(verbs_.staging_out);
+  for (In &in : ins_) in.lent.give_back(verbs_.staging_in);
 }
 
 void VerbsConnection::after_fork() { fd_.reset(); }
@@ -57,10 +55,6 @@ void VerbsConnection::after_fork() { fd_.reset(); }
 const char *VerbsConnection::path() const {
   if (carrier_ == Carrier::socket) return "tcp";
   return direct_ ? "rdma-direct" : "rdma-staged";
-}
-
-void VerbsConnection::fail(const Status &why) {
-  if (fd_.valid()) owner_.broke(why);
 }
 
 void VerbsConnection::want_output() {
@@ -86,7 +80,7 @@ bool VerbsConnection::poll() {
   if (fd_.valid()) worked |= write_queued();
   worked |= !sent_.empty();
   report_sent();
-  if (fd_.valid()) acknowledge(false);
+  if (fd_.valid()) acknowledge();
   if (fd_.valid() && !stream_.idle()) {
     stream_.write(fd_.get());  // an error shows when what the peer said last has been read
     want_output();
@@ -109,10 +103,6 @@ bool VerbsConnection::arm() {
   return !completions_.empty();
 }
 
-void VerbsConnection::report_sent() {
-  while (!sent_.empty() && fd_.valid()) shared_.sink.on_sent(owner_.endpoint(), *sent_.pop());
-}
-
 void VerbsConnection::say_goodbye() {
   if (goodbye_ != Goodbye::none) return;
   goodbye_ = Goodbye::wanted;
@@ -128,12 +118,26 @@ bool VerbsConnection::parted() const {
 void VerbsConnection::end_of_stream(const Status &why) {
   const bool between = stream_.between_records() && incoming_ == nullptr;
   const bool agreed = peer_goodbye_ || goodbye_ == Goodbye::written || goodbye_ == Goodbye::answered;
-  if (!between || !agreed)
-    return fail(!why.ok() ? why
-                          : Status::make(DICOMM_PEER_LOST,
-                                         "its process ended or closed the connection without a goodbye"));
+  if (!between || !agreed) return fail(why.ok() ? no_goodbye() : why);
   close();
   owner_.ended(*this);
+}
+
+// The payload's own memory, where there is some that can be registered, else a staging buffer. False: not
+// now, or the connection has failed.
+bool VerbsConnection::lend(Lent &lent, StagingPool &pool, uint32_t port, const std::byte *data, size_t bytes,
+                           int access) {
+  if (lent.any()) return true;
+  if (direct_ && data != nullptr) {
+    const Status status = verbs_.regions.open(port, data, bytes, access, lent.region);
+    if (status.ok()) return true;
+    if (!verbs_.settings.staged) return fail(status), false;
+    log(concat("messages are staged from here on: ", status.sentence()));
+    direct_ = false;
+  }
+  const Status status = pool.take(port, lent.staging);
+  if (!status.ok()) fail(status);
+  return lent.staging != nullptr;
 }
 
 }  // namespace dicomm

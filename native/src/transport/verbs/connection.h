@@ -4,8 +4,8 @@
 // What carries the frames of one direction (frame.h):
 //
 //   nothing   until the first attempt to connect queue pairs has ended
-//   link      since "change" was said; left when a completion fails, the port goes down, or the peer leaves
-//   it socket    after that, and until queue pairs work (again)
+//   link      since "change" was said; until a completion fails, the port goes down, or the peer leaves it
+//   socket    after that, and until queue pairs work (again)
 //
 // Queue pairs belong to an epoch. The side of the smaller id starts each: both make and connect them, each
 // sends a probe over every one, and only when both have said "proven" do frames change over. When one side
@@ -23,8 +23,7 @@
 #include <optional>
 #include <string>
 
-#include "transport/stream/queue.h"
-#include "transport/stream/shared.h"
+#include "transport/stream/message_connection.h"
 #include "transport/verbs/link.h"
 #include "transport/verbs/record_stream.h"
 #include "transport/verbs/region_cache.h"
@@ -55,7 +54,7 @@ struct VerbsShared {
   std::vector<VerbsConnection *> connections;  // open ones
 };
 
-class VerbsConnection final : public Connection, private Poller, private RecordStream::Reader {
+class VerbsConnection final : public MessageConnection, private Poller, private RecordStream::Reader {
  public:
   VerbsConnection(StreamShared &shared, VerbsShared &verbs, Owner &owner, UniqueFd fd);
   ~VerbsConnection() override { close(); }
@@ -67,7 +66,6 @@ class VerbsConnection final : public Connection, private Poller, private RecordS
   const VerbsCounters &counted() const { return counters_; }
   std::string peer_counters() const override { return counters_.members(); }
   Sent send(Outgoing &message) override;
-  void enqueue(Outgoing &message) override;
   void flush() override;
   Canceled cancel(Outgoing &message) override;
   void revoke(Incoming &into) override;
@@ -82,22 +80,31 @@ class VerbsConnection final : public Connection, private Poller, private RecordS
   enum class Carrier { none, socket, link };
   enum class Stage { none, made, connected, proven, used };  // of link_
 
+  // Memory that a card may read or write for one payload: the message's own, or a staging buffer.
+  struct Lent {
+    Region region;
+    Pinned *staging = nullptr;
+
+    bool any() const { return region.valid() || staging != nullptr; }
+    void give_back(StagingPool &pool) {
+      region.reset();
+      if (staging != nullptr) pool.give(std::exchange(staging, nullptr));
+    }
+  };
   struct Out {  // an offer of ours
     enum { free, offered, granted, writing, streaming } state = free;
     Outgoing *message = nullptr;  // null: canceled
     std::vector<std::byte> copy;  // of a canceled one's payload
     size_t size = 0;
     Grant grant{};
-    Region region;
-    Pinned *staging = nullptr;
+    Lent lent;
   };
   struct In {  // an offer of theirs
     enum { free, waiting, granted, streaming } state = free;
     Header header{};
     size_t size = 0;
     Incoming *into = nullptr;
-    Region region;
-    Pinned *staging = nullptr;
+    Lent lent;
   };
 
   bool poll() override;
@@ -106,10 +113,10 @@ class VerbsConnection final : public Connection, private Poller, private RecordS
   bool meets_on(int) override { return false; }
 
   // connection.cc
-  void fail(const Status &why);
   void want_output();
   bool parted() const;
   void end_of_stream(const Status &why);
+  bool lend(Lent &lent, StagingPool &pool, uint32_t port, const std::byte *data, size_t bytes, int access);
 
   // connection_out.cc
   bool idle() const;
@@ -124,8 +131,7 @@ class VerbsConnection final : public Connection, private Poller, private RecordS
   bool write(Out &out);
   const std::byte *payload_of(const Out &out) const;
   void sent(Out &out);
-  void report_sent();
-  void acknowledge(bool now);
+  void acknowledge();
   void withdraw_grants(uint32_t pending);
 
   // connection_in.cc
@@ -150,6 +156,7 @@ class VerbsConnection final : public Connection, private Poller, private RecordS
   bool usable() const { return link_ && !lost_; }  // the link, for posting
   bool moves() const { return carrier_ == Carrier::socket || (carrier_ == Carrier::link && usable()); }
   void begin_attempt();
+  void tell_setup(const Status &made);
   void attempt_failed(const std::string &why);
   void drop_link(const std::string &why);
   void report_down();
@@ -167,9 +174,7 @@ class VerbsConnection final : public Connection, private Poller, private RecordS
   void log(const std::string &text) const;
   Status make_link(uint32_t bulk);
 
-  StreamShared &shared_;
   VerbsShared &verbs_;
-  Owner &owner_;
   UniqueFd fd_;
   VerbsCounters counters_;
   RecordStream stream_{*this};
@@ -184,7 +189,7 @@ class VerbsConnection final : public Connection, private Poller, private RecordS
   uint32_t epoch_ = 0;  // of link_, or of the last one
   std::deque<Completion> completions_;
   std::optional<std::string> lost_;  // why link_ is lost; its completions are still to be looked at
-  bool peer_ready_ = false, peer_proven_ = false;
+  bool peer_proven_ = false;
   uint32_t probes_ = 0;                               // under way
   std::optional<Down> our_down_, their_down_;         // of this epoch
   std::vector<std::pair<uint32_t, uint32_t>> early_;  // frames (place, bytes) that came before "change"
@@ -197,11 +202,9 @@ class VerbsConnection final : public Connection, private Poller, private RecordS
   bool receives_from_link_ = false;
   uint32_t acked_ = 0, next_ = 0, handed_ = 0;  // frames: the peer has, we have numbered, the carrier has
   uint32_t received_ = 0, told_ = 0;
-  MessageQueue control_, bulk_;
   Outgoing *current_ = nullptr;  // partly in frames
   std::vector<std::byte> rest_;  // of a canceled message
   size_t rest_put_ = 0;
-  MessageQueue sent_;  // on_sent is due
   std::array<Out, kVerbsSlots> outs_;
   std::array<In, kVerbsSlots> ins_;
   uint32_t next_pair_ = 0;

@@ -64,12 +64,7 @@ bool VerbsConnection::begin_message(const std::byte *body, size_t bytes) {
   if (size > kVerbsMaxPayload) return refuse(concat("a message of ", size, " bytes"));
   payload_size_ = size;
   payload_read_ = 0;
-  incoming_ = shared_.sink.on_header(owner_.endpoint(), header_, size);
-  if (!fd_.valid()) return false;
-  if (incoming_ == nullptr) {
-    fail(Status::make(DICOMM_PROTOCOL, "it sent a message that is not acceptable"));
-    return false;
-  }
+  if (!announce(header_, size, incoming_)) return false;
   return more(body + kHeaderBytes + sizeof(size), bytes - kHeaderBytes - sizeof(size));
 }
 
@@ -78,9 +73,7 @@ bool VerbsConnection::more(const std::byte *body, size_t bytes) {
   if (incoming_->data != nullptr && bytes > 0) std::memcpy(incoming_->data + payload_read_, body, bytes);
   payload_read_ += bytes;
   if (payload_read_ < payload_size_) return true;
-  ++shared_.counters.messages_received;
-  shared_.counters.bytes_received += payload_size_;
-  shared_.sink.on_payload(owner_.endpoint(), header_, payload_size_, std::exchange(incoming_, nullptr));
+  deliver(header_, payload_size_, std::exchange(incoming_, nullptr));
   return fd_.valid();
 }
 
@@ -103,11 +96,7 @@ bool VerbsConnection::on_offer(const Offer &offer) {
   in.state = In::waiting;
   in.header = offer.header;
   in.size = offer.size;
-  in.into = shared_.sink.on_header(owner_.endpoint(), in.header, in.size);
-  if (!fd_.valid()) return false;
-  if (in.into != nullptr) return true;  // the next write_queued() grants it
-  fail(Status::make(DICOMM_PROTOCOL, "it sent a message that is not acceptable"));
-  return false;
+  return announce(in.header, in.size, in.into);  // the next write_queued() grants it
 }
 
 void VerbsConnection::grant_waiting() {
@@ -126,23 +115,13 @@ bool VerbsConnection::grant(uint32_t slot) {
     grant.epoch = epoch_;
     grant.queue_pair = 1 + next_pair_ % (link_->pairs() - 1);
     const uint32_t port = link_->port_of(grant.queue_pair);
-    if (direct_ && in.into->data != nullptr) {
-      const Status status = verbs_.regions.open(
-          port, in.into->data, in.size, ibv::access_local_write | ibv::access_remote_write, in.region);
-      if (!status.ok()) {
-        if (!verbs_.settings.staged) return fail(status), false;
-        log(concat("messages are staged from here on: ", status.sentence()));
-        direct_ = false;
-      }
-    }
-    if (!in.region.valid()) {
-      if (const Status status = verbs_.staging_in.take(port, in.staging); !status.ok())
-        return fail(status), false;
-      if (in.staging == nullptr) return false;
-    }
-    const ibv::Mr *const region = in.region.valid() ? in.region.operator->() : in.staging->region(port);
-    grant.rkey = region->rkey;
-    grant.address = reinterpret_cast<uint64_t>(in.region.valid() ? in.into->data : in.staging->data());
+    std::byte *const data = in.into->data;
+    if (!lend(in.lent, verbs_.staging_in, port, data, in.size,
+              ibv::access_local_write | ibv::access_remote_write))
+      return false;
+    const bool direct = in.lent.region.valid();
+    grant.rkey = direct ? in.lent.region->rkey : in.lent.staging->region(port)->rkey;
+    grant.address = reinterpret_cast<uint64_t>(direct ? data : in.lent.staging->data());
     ++next_pair_;
   }
   in.state = receives_from_link_ ? In::granted : In::streaming;
@@ -165,26 +144,21 @@ bool VerbsConnection::on_grant(const Grant &grant) {
 }
 
 bool VerbsConnection::complete(In &in) {
-  in.region.reset();
-  Pinned *const staging = std::exchange(in.staging, nullptr);
-  if (staging != nullptr) {
-    if (in.into->data != nullptr) std::memcpy(in.into->data, staging->data(), in.size);
-    verbs_.staging_in.give(staging);
-  }
+  if (in.lent.staging != nullptr && in.into->data != nullptr)
+    std::memcpy(in.into->data, in.lent.staging->data(), in.size);
+  in.lent.give_back(verbs_.staging_in);
   in.state = In::free;
-  ++shared_.counters.messages_received;
-  shared_.counters.bytes_received += in.size;
-  shared_.sink.on_payload(owner_.endpoint(), in.header, in.size, std::exchange(in.into, nullptr));
+  deliver(in.header, in.size, std::exchange(in.into, nullptr));
   return fd_.valid();
 }
 
 void VerbsConnection::revoke(Incoming &into) {
   for (uint32_t slot = 0; slot < kVerbsSlots; ++slot) {
     In &in = ins_[slot];
-    if (in.into != &into || in.state != In::granted || !in.region.valid()) continue;
+    if (in.into != &into || in.state != In::granted || !in.lent.region.valid()) continue;
     const auto done = [&](const Completion &c) { return c.with_slot && c.imm == slot; };
     if (!await_completion(done)) drop_link("a receive was taken back while its message was under way");
-    in.region.reset();
+    in.lent.region.reset();
   }
   into.data = nullptr;
 }

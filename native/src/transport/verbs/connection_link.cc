@@ -51,17 +51,20 @@ Status VerbsConnection::make_link(uint32_t bulk) {
 void VerbsConnection::begin_attempt() {
   ++epoch_;
   const auto bulk = static_cast<uint32_t>(verbs_.settings.queue_pairs * verbs_.ports.size());
-  const Status made = make_link(bulk);
+  tell_setup(make_link(bulk));
+}
+
+void VerbsConnection::tell_setup(const Status &made) {
   Setup setup;
-  if (made.ok()) {
-    setup = link_->setup();
-    setup.depth = depth_;
-  } else {
+  if (made.ok())
+    setup = link_->setup(depth_);
+  else
     copy_text(setup.text, made.sentence());
-  }
   stream_.push(RecordKind::setup, epoch_, &setup, sizeof(setup));
   want_output();
-  if (!made.ok()) attempt_failed(made.sentence());
+  if (made.ok()) return;
+  link_.reset();
+  attempt_failed(made.sentence());
 }
 
 void VerbsConnection::on_setup(uint32_t epoch, const Setup &peer) {
@@ -81,23 +84,13 @@ void VerbsConnection::on_setup(uint32_t epoch, const Setup &peer) {
   Status status = answer ? Status() : make_link(std::min<uint32_t>(peer.queue_pairs, kMaxQueuePairs) - 1);
   if (status.ok()) status = link_->connect(peer, verbs_.settings);
   if (!status.ok() && answer) return drop_link(status.sentence());
-  Setup setup;
   if (status.ok()) {
     stage_ = Stage::connected;
     window_ = std::min(depth_, std::max(peer.depth, kLeastDepth));
-    setup = link_->setup();
-    setup.depth = depth_;
-  } else {
-    copy_text(setup.text, status.sentence());
   }
-  if (answer) {
-    stream_.push(RecordKind::ready, epoch_);
-    prove();
-  } else {
-    stream_.push(RecordKind::setup, epoch_, &setup, sizeof(setup));
-    if (!status.ok()) link_.reset();
-    if (!status.ok()) attempt_failed(status.sentence());
-  }
+  if (!answer) return tell_setup(status);
+  stream_.push(RecordKind::ready, epoch_);
+  prove();
   want_output();
 }
 
@@ -106,7 +99,7 @@ void VerbsConnection::prove() {
   if (stage_ != Stage::connected || lost_) return;
   probes_ = link_->pairs();
   if (const int error = link_->probe(); error != 0)
-    drop_link(verbs_failure(error, "ibv_post_send").sentence());
+    drop_link(Status::from_errno(error, "ibv_post_send").sentence());
 }
 
 // What is with the socket already goes before.
@@ -172,8 +165,7 @@ void VerbsConnection::report_down() {
     In &in = ins_[slot];
     if (in.state != In::free) down.pending |= 1u << slot;
     if (in.state != In::granted) continue;
-    in.region.reset();
-    if (in.staging != nullptr) verbs_.staging_in.give(std::exchange(in.staging, nullptr));
+    in.lent.give_back(verbs_.staging_in);
     in.state = In::waiting;
   }
   copy_text(down.text, *lost_);

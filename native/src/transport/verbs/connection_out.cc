@@ -27,11 +27,6 @@ Sent VerbsConnection::send(Outgoing &message) {
   return Sent::queued;
 }
 
-void VerbsConnection::enqueue(Outgoing &message) {
-  message.progress = 0;
-  (message.lane == Lane::control ? control_ : bulk_).push(message);
-}
-
 void VerbsConnection::flush() { poll(); }
 
 // ---- frames ----
@@ -58,15 +53,15 @@ void VerbsConnection::hand_over() {
     }
     const int error = link_->send_frame(frame, bytes, memory_.lkey());
     if (error == ENOMEM) break;  // the queue is full of what has not completed yet
-    if (error != 0) drop_link(verbs_failure(error, "ibv_post_send").sentence());
+    if (error != 0) drop_link(Status::from_errno(error, "ibv_post_send").sentence());
     if (error != 0) break;
   }
   if (carrier_ == Carrier::socket) want_output();
 }
 
 // Tells the peer how much has come, when it may soon need to know.
-void VerbsConnection::acknowledge(bool now) {
-  if (received_ == told_ || (!now && received_ - told_ < window_ / 2)) return;
+void VerbsConnection::acknowledge() {
+  if (received_ - told_ < window_ / 2) return;
   const FrameHead head{FrameKind::ack, 0, 0, received_};
   if (carrier_ == Carrier::socket) {
     stream_.push(RecordKind::frame, 0, &head, sizeof(head));
@@ -99,8 +94,7 @@ bool VerbsConnection::put(Outgoing &message) {
     std::memcpy(begin_frame(FrameKind::more, part), message.data + done, part);
     message.progress += part;
   }
-  ++shared_.counters.messages_sent;
-  shared_.counters.bytes_sent += message.size;
+  count_sent(message.size);
   return true;
 }
 
@@ -182,38 +176,27 @@ bool VerbsConnection::write(Out &out) {
   }
   if (!usable() || out.grant.epoch != epoch_) return false;
   const uint32_t port = link_->port_of(out.grant.queue_pair);
-  const std::byte *from = payload_of(out);
-  if (direct_ && !out.region.valid()) {
-    const Status status = verbs_.regions.open(port, from, out.size, 0, out.region);
-    if (!status.ok()) {
-      if (!verbs_.settings.staged) return fail(status), false;
-      log(concat("messages are staged from here on: ", status.sentence()));
-      direct_ = false;
-    }
+  const std::byte *data = payload_of(out);
+  if (!lend(out.lent, verbs_.staging_out, port, data, out.size, 0)) return false;
+  const bool direct = out.lent.region.valid();
+  if (!direct) {
+    std::memcpy(out.lent.staging->data(), data, out.size);
+    data = out.lent.staging->data();
   }
-  if (!out.region.valid() && out.staging == nullptr) {
-    if (const Status status = verbs_.staging_out.take(port, out.staging); !status.ok())
-      return fail(status), false;
-    if (out.staging == nullptr) return false;
-    std::memcpy(out.staging->data(), from, out.size);
-  }
-  const std::byte *const data = out.region.valid() ? from : out.staging->data();
-  const uint32_t lkey = out.region.valid() ? out.region->lkey : out.staging->region(port)->lkey;
+  const uint32_t lkey = direct ? out.lent.region->lkey : out.lent.staging->region(port)->lkey;
   const int error = link_->write(out.grant, data, out.size, lkey);
   if (error == ENOMEM) return false;
-  if (error != 0) return drop_link(verbs_failure(error, "ibv_post_send").sentence()), false;
-  (out.region.valid() ? counters_.direct_bytes : counters_.staged_bytes) += out.size;
+  if (error != 0) return drop_link(Status::from_errno(error, "ibv_post_send").sentence()), false;
+  (direct ? counters_.direct_bytes : counters_.staged_bytes) += out.size;
   out.state = Out::writing;
   return true;
 }
 
 void VerbsConnection::sent(Out &out) {
-  out.region.reset();
-  if (out.staging != nullptr) verbs_.staging_out.give(std::exchange(out.staging, nullptr));
+  out.lent.give_back(verbs_.staging_out);
   out.state = Out::free;
   out.copy = {};
-  ++shared_.counters.messages_sent;
-  shared_.counters.bytes_sent += out.size;
+  count_sent(out.size);
   if (Outgoing *const message = std::exchange(out.message, nullptr)) sent_.push(*message);
 }
 
@@ -228,8 +211,7 @@ void VerbsConnection::withdraw_grants(uint32_t pending) {
       sent(out);
       continue;
     }
-    out.region.reset();
-    if (out.staging != nullptr) verbs_.staging_out.give(std::exchange(out.staging, nullptr));
+    out.lent.give_back(verbs_.staging_out);
     out.state = Out::offered;  // they grant it again
   }
 }
@@ -252,9 +234,9 @@ VerbsConnection::Canceled VerbsConnection::cancel(Outgoing &message) {
     if (out.state == Out::streaming) stream_.move_payload(slot, out.copy.data());
     // The card may still read the message's own memory: it has to stop before the caller reuses that.
     const auto done = [&](const Completion &c) { return c.work == Work::write && c.index == slot; };
-    if (out.state == Out::writing && out.region.valid() && !await_completion(done))
+    if (out.state == Out::writing && out.lent.region.valid() && !await_completion(done))
       drop_link("a message was taken back while it was under way");
-    if (out.state != Out::writing) out.region.reset();
+    if (out.state != Out::writing) out.lent.region.reset();
     return Canceled::partly;
   }
   return sent_.remove(message) ? Canceled::partly : Canceled::unknown;

@@ -18,8 +18,4 @@ struct VerbsLibrary {
   static Status open(const std::string &name, std::shared_ptr<const VerbsLibrary> &out);
 };
 
-// A failed call: "ibv_reg_mr: Cannot allocate memory (ENOMEM)" behind what was being done. `error`: what the
-// call returned, or errno where it returns a pointer.
-Status verbs_failure(int error, const std::string &what);
-
 }  // namespace dicomm

@@ -31,7 +31,8 @@ Status VerbsLink::make(const Ports &ports, const FrameMemory &memory, uint32_t b
     const int capacity = static_cast<int>(frames + 1 + pairs * (payloads + 2));
     ibv::Cq *queue = port->call().create_cq(port->context(), capacity, link.get(), port->channel(), 0);
     if (queue == nullptr)
-      return verbs_failure(errno, concat("ibv_create_cq of ", capacity, " entries on ", port->describe()));
+      return Status::from_errno(errno,
+                                concat("ibv_create_cq of ", capacity, " entries on ", port->describe()));
     link->queues_.push_back(queue);
   }
   DICOMM_TRY(link->make_pair(0, memory.depth() + FrameMemory::kSpare, memory.places() + 1));
@@ -39,11 +40,11 @@ Status VerbsLink::make(const Ports &ports, const FrameMemory &memory, uint32_t b
     DICOMM_TRY(link->make_pair(i % static_cast<uint32_t>(ports.size()), kVerbsSlots + 2, kVerbsSlots + 2));
   for (uint32_t place = 0; place < memory.places(); ++place)
     if (const int error = link->receive_frame(place); error != 0)
-      return verbs_failure(error, "ibv_post_recv");
+      return Status::from_errno(error, "ibv_post_recv");
   for (uint32_t pair = 1; pair < pairs; ++pair)
     for (uint32_t i = 0; i < kVerbsSlots + 1; ++i)
       if (const int error = link->receive_payload(pair); error != 0)
-        return verbs_failure(error, "ibv_post_recv");
+        return Status::from_errno(error, "ibv_post_recv");
   out = std::move(link);
   return {};
 }
@@ -61,7 +62,7 @@ Status VerbsLink::make_pair(uint32_t port, uint32_t sends, uint32_t receives) {
     granted.cap.max_inline_data = 0;
     qp = at.call().create_qp(at.pd(), &granted);
   }
-  if (qp == nullptr) return verbs_failure(errno, concat("ibv_create_qp on ", at.describe()));
+  if (qp == nullptr) return Status::from_errno(errno, concat("ibv_create_qp on ", at.describe()));
   uint32_t psn = 0;
   random_bytes(std::as_writable_bytes(std::span(&psn, 1)));
   pairs_.push_back({port, qp, psn & 0xffffff});
@@ -73,7 +74,8 @@ Status VerbsLink::make_pair(uint32_t port, uint32_t sends, uint32_t receives) {
   attr.qp_access_flags = ibv::access_remote_write;
   const int error = at.call().modify_qp(
       qp, &attr, ibv::qp_state | ibv::qp_pkey_index | ibv::qp_port | ibv::qp_access_flags);
-  return error == 0 ? Status() : verbs_failure(error, concat("ibv_modify_qp to INIT on ", at.describe()));
+  return error == 0 ? Status()
+                    : Status::from_errno(error, concat("ibv_modify_qp to INIT on ", at.describe()));
 }
 
 VerbsLink::~VerbsLink() {
@@ -82,10 +84,10 @@ VerbsLink::~VerbsLink() {
   for (size_t i = 0; i < queues_.size(); ++i) ports_[i]->call().destroy_cq(queues_[i]);
 }
 
-Setup VerbsLink::setup() const {
+Setup VerbsLink::setup(uint32_t depth) const {
   Setup setup;
   setup.queue_pairs = pairs();
-  setup.depth = memory_.depth();
+  setup.depth = depth;
   setup.ports = static_cast<uint32_t>(ports_.size());
   for (size_t i = 0; i < ports_.size(); ++i) setup.port[i] = ports_[i]->address();
   for (size_t i = 0; i < pairs_.size(); ++i)
@@ -130,7 +132,7 @@ Status VerbsLink::connect(const Pair &pair, const PortAddress &port, const Queue
   int error = at.call().modify_qp(pair.qp, &attr,
                                   ibv::qp_state | ibv::qp_av | ibv::qp_path_mtu | ibv::qp_dest_qpn |
                                       ibv::qp_rq_psn | ibv::qp_max_dest_rd_atomic | ibv::qp_min_rnr_timer);
-  if (error != 0) return verbs_failure(error, concat("ibv_modify_qp to RTR on ", at.describe()));
+  if (error != 0) return Status::from_errno(error, concat("ibv_modify_qp to RTR on ", at.describe()));
   attr.qp_state = ibv::qps_rts;
   attr.sq_psn = pair.psn;
   attr.timeout = settings.timeout;
@@ -140,7 +142,7 @@ Status VerbsLink::connect(const Pair &pair, const PortAddress &port, const Queue
   error = at.call().modify_qp(pair.qp, &attr,
                               ibv::qp_state | ibv::qp_timeout | ibv::qp_retry_cnt | ibv::qp_rnr_retry |
                                   ibv::qp_sq_psn | ibv::qp_max_qp_rd_atomic);
-  return error == 0 ? Status() : verbs_failure(error, concat("ibv_modify_qp to RTS on ", at.describe()));
+  return error == 0 ? Status() : Status::from_errno(error, concat("ibv_modify_qp to RTS on ", at.describe()));
 }
 
 int VerbsLink::post(uint32_t pair, ibv::SendWr &request) {

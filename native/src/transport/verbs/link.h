@@ -36,7 +36,7 @@ class VerbsLink {
   ~VerbsLink();
   VerbsLink(const VerbsLink &) = delete;
 
-  Setup setup() const;
+  Setup setup(uint32_t depth) const;
   Status connect(const Setup &peer, const VerbsSettings &settings);
   uint32_t pairs() const { return static_cast<uint32_t>(pairs_.size()); }
   uint32_t port_of(uint32_t pair) const { return pairs_[pair].port; }

@@ -10,8 +10,6 @@
 
 namespace dicomm {
 
-using Ports = std::vector<std::unique_ptr<VerbsPort>>;
-
 // Memory of our own, on whole pages, registered with every port as it is needed.
 class Pinned {
  public:

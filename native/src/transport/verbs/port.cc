@@ -35,8 +35,7 @@ bool wanted(const VerbsSettings &settings, const std::string &device, unsigned p
 
 }  // namespace
 
-Status VerbsPort::open(const VerbsSettings &settings, const ibv::Gid &address,
-                       std::vector<std::unique_ptr<VerbsPort>> &out) {
+Status VerbsPort::open(const VerbsSettings &settings, const ibv::Gid &address, Ports &out) {
   std::shared_ptr<const VerbsLibrary> library;
   DICOMM_TRY(VerbsLibrary::open(settings.library, library));
   int count = 0;
@@ -65,22 +64,22 @@ Status VerbsPort::open(const VerbsSettings &settings, const ibv::Gid &address,
 Status VerbsPort::open(ibv::Device *device, const VerbsSettings &settings, const ibv::Gid &address) {
   context_ = call().open_device(device);
   if (context_ == nullptr)
-    return verbs_failure(errno, "ibv_open_device (are /dev/infiniband/uverbs* readable and writable?)");
+    return Status::from_errno(errno, "ibv_open_device (are /dev/infiniband/uverbs* readable and writable?)");
   ibv::DeviceAttr attributes{};
   if (const int error = call().query_device(context_, &attributes); error != 0)
-    return verbs_failure(error, "ibv_query_device");
+    return Status::from_errno(error, "ibv_query_device");
   if (number_ > attributes.phys_port_cnt) return Status::make(DICOMM_NOT_SUPPORTED, "it has no such port");
   ibv::PortAttr port{};
   if (const int error = call().query_port(context_, number_, &port); error != 0)
-    return verbs_failure(error, "ibv_query_port");
+    return Status::from_errno(error, "ibv_query_port");
   if (port.state != ibv::port_active)
     return Status::make(DICOMM_NOT_SUPPORTED, "its state is ", port.state,
                         ", not 4 (ACTIVE): check the cable and ", "that its interface is up");
   DICOMM_TRY(choose_address(settings, address, port));
   pd_ = call().alloc_pd(context_);
-  if (pd_ == nullptr) return verbs_failure(errno, "ibv_alloc_pd");
+  if (pd_ == nullptr) return Status::from_errno(errno, "ibv_alloc_pd");
   channel_ = call().create_comp_channel(context_);
-  if (channel_ == nullptr) return verbs_failure(errno, "ibv_create_comp_channel");
+  if (channel_ == nullptr) return Status::from_errno(errno, "ibv_create_comp_channel");
   DICOMM_TRY(no_block(channel_->fd));
   return no_block(context_->async_fd);
 }
@@ -129,7 +128,7 @@ Status VerbsPort::register_memory(void *data, size_t bytes, int access, ibv::Mr 
   if (out != nullptr) return {};
   const int error = errno;
   const char *advice = error == ENOMEM ? "; raise the locked-memory limit: ulimit -l unlimited" : "";
-  return verbs_failure(error, concat("ibv_reg_mr of ", bytes, " bytes on ", describe(), advice));
+  return Status::from_errno(error, concat("ibv_reg_mr of ", bytes, " bytes on ", describe(), advice));
 }
 
 void VerbsPort::deregister(ibv::Mr *region) const {

@@ -24,12 +24,14 @@ static_assert(sizeof(PortAddress) == 24);
 
 inline constexpr size_t kMaxPorts = 4;
 
+class VerbsPort;
+using Ports = std::vector<std::unique_ptr<VerbsPort>>;
+
 class VerbsPort {
  public:
   // All active ports that `settings` allow, at most kMaxPorts. `address`: see choose_gid. NOT_SUPPORTED says
   // why there is none, device by device.
-  static Status open(const VerbsSettings &settings, const ibv::Gid &address,
-                     std::vector<std::unique_ptr<VerbsPort>> &out);
+  static Status open(const VerbsSettings &settings, const ibv::Gid &address, Ports &out);
   ~VerbsPort();
   VerbsPort(const VerbsPort &) = delete;
 

@@ -15,7 +15,7 @@ constexpr int kBothWays = ibv::access_local_write | ibv::access_remote_write;
 
 }  // namespace
 
-RegionCache::RegionCache(const std::vector<std::unique_ptr<VerbsPort>> &ports, size_t most, size_t most_bytes)
+RegionCache::RegionCache(const Ports &ports, size_t most, size_t most_bytes)
     : ports_(ports),
       most_(most),
       most_bytes_(most_bytes),

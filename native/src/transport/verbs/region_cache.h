@@ -52,7 +52,7 @@ class RegionCache {
   };
 
   // Keeps `most` registrations of `most_bytes` in all, those in use counted.
-  RegionCache(const std::vector<std::unique_ptr<VerbsPort>> &ports, size_t most, size_t most_bytes);
+  RegionCache(const Ports &ports, size_t most, size_t most_bytes);
   // No Region is left.
   ~RegionCache();
   RegionCache(const RegionCache &) = delete;
@@ -92,7 +92,7 @@ class RegionCache {
   void forget(Entries::iterator entry);
   void remove(Entries::iterator entry);
 
-  const std::vector<std::unique_ptr<VerbsPort>> &ports_;
+  const Ports &ports_;
   const size_t most_, most_bytes_;
   const uintptr_t page_;
   MappingWatch watch_;
