@@ -22,6 +22,7 @@ struct Knobs {
   bool real = false;
   bool direct = true, staged = true, tcp = true;
   uint32_t queue_pairs = 1, depth = 32;
+  uint16_t pkey_index = 0;
   Nanos connect_timeout = 10 * kSecond;
 };
 
@@ -41,6 +42,7 @@ Party::Make rdma(const Knobs &knobs = {}) {
     options.settings.staged = knobs.staged;
     options.settings.tcp = knobs.tcp;
     options.settings.queue_pairs = knobs.queue_pairs;
+    options.settings.pkey_index = knobs.pkey_index;
     options.settings.queue_depth = knobs.depth;
     options.log = [](const std::string &line) { log_lines().push_back(line); };
     auto transport = std::make_unique<VerbsTransport>(reactor, sink, options);
@@ -249,6 +251,20 @@ TEST_CASE("transport rdma: a send buffer that is mapped anew at its address is r
   send(1, 3, 2);
   send(2, 3, 2);
   job.check();
+}
+
+TEST_CASE("transport rdma: queue pairs belong to the partition that is asked for") {
+  for (const bool there : {true, false}) {
+    CAPTURE(there);
+    Job job({.pkey_index = 1});
+    if (there) job.verbs.control.settings.devices[0].pkeys.push_back(0x8001);
+    job.a().send(job.b(), Lane::control, 10);
+    job.b().send(job.a(), Lane::control, 10);
+    REQUIRE(job.finish());
+    job.check();
+    CHECK(counter(job.a(), "links") == (there ? 1 : 0));
+    if (!there) CHECK(log_lines()[0].find("ibv_modify_qp to INIT") != std::string::npos);
+  }
 }
 
 TEST_CASE("transport rdma: a receive that is taken back is not written to any more") {

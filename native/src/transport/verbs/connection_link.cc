@@ -38,7 +38,7 @@ Status VerbsConnection::make_link(uint32_t bulk) {
   peer_proven_ = false;
   probes_ = 0;
   stage_ = Stage::none;
-  DICOMM_TRY(VerbsLink::make(verbs_.ports, memory_, bulk, link_));
+  DICOMM_TRY(VerbsLink::make(verbs_.ports, memory_, verbs_.settings, bulk, link_));
   stage_ = Stage::made;
   shared_.reactor.cancel(attempt_deadline_);
   attempt_deadline_ = shared_.reactor.at(deadline_after(shared_.options.connect_timeout), [this] {
@@ -82,7 +82,7 @@ void VerbsConnection::on_setup(uint32_t epoch, const Setup &peer) {
         concat("the other side has none: ", std::string(peer.text, strnlen(peer.text, 255))));
   }
   Status status = answer ? Status() : make_link(std::min<uint32_t>(peer.queue_pairs, kMaxQueuePairs) - 1);
-  if (status.ok()) status = link_->connect(peer, verbs_.settings);
+  if (status.ok()) status = link_->connect(peer);
   if (!status.ok() && answer) return drop_link(status.sentence());
   if (status.ok()) {
     stage_ = Stage::connected;

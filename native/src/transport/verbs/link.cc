@@ -22,9 +22,9 @@ uint64_t id_of(Work work, uint32_t index) { return uint64_t{static_cast<uint32_t
 
 }  // namespace
 
-Status VerbsLink::make(const Ports &ports, const FrameMemory &memory, uint32_t bulk,
-                       std::unique_ptr<VerbsLink> &out) {
-  std::unique_ptr<VerbsLink> link(new VerbsLink(ports, memory));
+Status VerbsLink::make(const Ports &ports, const FrameMemory &memory, const VerbsSettings &settings,
+                       uint32_t bulk, std::unique_ptr<VerbsLink> &out) {
+  std::unique_ptr<VerbsLink> link(new VerbsLink(ports, memory, settings));
   const uint32_t pairs = 1 + bulk;
   const uint32_t frames = 2 * (memory.depth() + FrameMemory::kSpare), payloads = 2 * (kVerbsSlots + 2);
   for (const auto &port : ports) {
@@ -71,6 +71,7 @@ Status VerbsLink::make_pair(uint32_t port, uint32_t sends, uint32_t receives) {
   ibv::QpAttr attr{};
   attr.qp_state = ibv::qps_init;
   attr.port_num = at.number();
+  attr.pkey_index = settings_.pkey_index;
   attr.qp_access_flags = ibv::access_remote_write;
   const int error = at.call().modify_qp(
       qp, &attr, ibv::qp_state | ibv::qp_pkey_index | ibv::qp_port | ibv::qp_access_flags);
@@ -95,7 +96,7 @@ Setup VerbsLink::setup(uint32_t depth) const {
   return setup;
 }
 
-Status VerbsLink::connect(const Setup &peer, const VerbsSettings &settings) {
+Status VerbsLink::connect(const Setup &peer) {
   if (peer.ports > kMaxPorts || peer.queue_pairs > kMaxQueuePairs || peer.queue_pairs < 2)
     return Status::make(DICOMM_PROTOCOL, "it sent a set-up that dicomm never sends");
   for (; pairs_.size() > peer.queue_pairs; pairs_.pop_back())
@@ -106,13 +107,13 @@ Status VerbsLink::connect(const Setup &peer, const VerbsSettings &settings) {
     const PortAddress &theirs = peer.port[address.port], &ours = ports_[pairs_[i].port]->address();
     if (theirs.infiniband != ours.infiniband)
       return Status::make(DICOMM_NOT_SUPPORTED, "one side's port is InfiniBand and the other's is Ethernet");
-    DICOMM_TRY(connect(pairs_[i], theirs, address, std::min(theirs.mtu, ours.mtu), settings));
+    DICOMM_TRY(connect(pairs_[i], theirs, address, std::min(theirs.mtu, ours.mtu)));
   }
   return {};
 }
 
 Status VerbsLink::connect(const Pair &pair, const PortAddress &port, const QueuePairAddress &address,
-                          uint8_t mtu, const VerbsSettings &settings) {
+                          uint8_t mtu) {
   const VerbsPort &at = *ports_[pair.port];
   ibv::QpAttr attr{};
   attr.qp_state = ibv::qps_rtr;
@@ -125,9 +126,9 @@ Status VerbsLink::connect(const Pair &pair, const PortAddress &port, const Queue
   attr.ah_attr.grh.dgid = port.gid;
   attr.ah_attr.grh.sgid_index = static_cast<uint8_t>(at.gid_index());
   attr.ah_attr.grh.hop_limit = 255;
-  attr.ah_attr.grh.traffic_class = settings.traffic_class;
+  attr.ah_attr.grh.traffic_class = settings_.traffic_class;
   attr.ah_attr.dlid = port.lid;
-  attr.ah_attr.sl = settings.service_level;
+  attr.ah_attr.sl = settings_.service_level;
   attr.ah_attr.port_num = at.number();
   int error = at.call().modify_qp(pair.qp, &attr,
                                   ibv::qp_state | ibv::qp_av | ibv::qp_path_mtu | ibv::qp_dest_qpn |
@@ -135,8 +136,8 @@ Status VerbsLink::connect(const Pair &pair, const PortAddress &port, const Queue
   if (error != 0) return Status::from_errno(error, concat("ibv_modify_qp to RTR on ", at.describe()));
   attr.qp_state = ibv::qps_rts;
   attr.sq_psn = pair.psn;
-  attr.timeout = settings.timeout;
-  attr.retry_cnt = settings.retry_count;
+  attr.timeout = settings_.timeout;
+  attr.retry_cnt = settings_.retry_count;
   attr.rnr_retry = kRnrForEver;
   attr.max_rd_atomic = 1;
   error = at.call().modify_qp(pair.qp, &attr,

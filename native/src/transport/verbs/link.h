@@ -31,13 +31,13 @@ inline constexpr uint32_t kProbe = 0xffffffff;  // in place of a slot
 class VerbsLink {
  public:
   // Queue pairs for `bulk` large payloads at a time beside the one for frames, which receives into `memory`.
-  static Status make(const Ports &ports, const FrameMemory &memory, uint32_t bulk,
-                     std::unique_ptr<VerbsLink> &out);
+  static Status make(const Ports &ports, const FrameMemory &memory, const VerbsSettings &settings,
+                     uint32_t bulk, std::unique_ptr<VerbsLink> &out);
   ~VerbsLink();
   VerbsLink(const VerbsLink &) = delete;
 
   Setup setup(uint32_t depth) const;
-  Status connect(const Setup &peer, const VerbsSettings &settings);
+  Status connect(const Setup &peer);
   uint32_t pairs() const { return static_cast<uint32_t>(pairs_.size()); }
   uint32_t port_of(uint32_t pair) const { return pairs_[pair].port; }
 
@@ -63,15 +63,16 @@ class VerbsLink {
     uint32_t psn;
   };
 
-  VerbsLink(const Ports &ports, const FrameMemory &memory) : ports_(ports), memory_(memory) {}
+  VerbsLink(const Ports &ports, const FrameMemory &memory, const VerbsSettings &settings)
+      : ports_(ports), memory_(memory), settings_(settings) {}
   Status make_pair(uint32_t port, uint32_t sends, uint32_t receives);
-  Status connect(const Pair &pair, const PortAddress &port, const QueuePairAddress &address, uint8_t mtu,
-                 const VerbsSettings &settings);
+  Status connect(const Pair &pair, const PortAddress &port, const QueuePairAddress &address, uint8_t mtu);
   int post(uint32_t pair, ibv::SendWr &request);
   int post(uint32_t pair, Work work, uint32_t index, ibv::Sge *where);
 
   const Ports &ports_;
   const FrameMemory &memory_;
+  const VerbsSettings &settings_;
   std::vector<ibv::Cq *> queues_;  // by port
   std::vector<Pair> pairs_;        // the first is for frames
   uint32_t inline_bytes_ = 0;
