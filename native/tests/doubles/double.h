@@ -12,7 +12,9 @@ namespace dicomm::test {
 
 // name: "nccl", ... as in native/CMakeLists.txt
 inline std::string double_path(const std::string &name) {
-  return std::string(DICOMM_DOUBLES) + "/libdicomm_double_" + name + ".so";
+  // Not a sum of strings: g++ 12 warns of bounds broken in it.
+  std::string path = DICOMM_DOUBLES "/libdicomm_double_";
+  return path.append(name).append(".so");
 }
 
 inline void *double_symbol(const std::string &name, const char *symbol) {
