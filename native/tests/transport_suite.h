@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <list>
@@ -26,11 +27,16 @@ inline constexpr Nanos kLimit = 60 * kSecond;  // a whole scenario, under saniti
 inline std::vector<std::byte> pattern(uint64_t number, size_t size) {
   std::vector<std::byte> out(size);
   uint64_t x = number * 0x9e3779b97f4a7c15 + 1;
-  for (size_t i = 0; i < size; ++i) {
-    if (i % 8 == 0) x = x * 6364136223846793005 + 1442695040888963407;
-    out[i] = static_cast<std::byte>(x >> (8 * (i % 8)));
+  for (size_t i = 0; i < size; i += sizeof(x)) {
+    x = x * 6364136223846793005 + 1442695040888963407;
+    std::memcpy(out.data() + i, &x, std::min(sizeof(x), size - i));
   }
   return out;
+}
+
+// Not by ==, which sanitizers slow down byte by byte.
+inline bool is_pattern(const std::vector<std::byte> &bytes, uint64_t number) {
+  return bytes.empty() || std::memcmp(bytes.data(), pattern(number, bytes.size()).data(), bytes.size()) == 0;
 }
 
 struct Tag {
@@ -204,7 +210,7 @@ inline void check_delivery(const Party &from, const Party &to, bool bulk_ordered
   for (const Arrival &arrival : to.arrived) {
     if (!arrival.complete) continue;
     CHECK(++seen[arrival.tag.number] == 1);
-    CHECK(arrival.payload == pattern(arrival.tag.number, arrival.payload.size()));
+    CHECK(is_pattern(arrival.payload, arrival.tag.number));
     if (arrival.tag.lane != 0 && !bulk_ordered) continue;
     CHECK(arrival.tag.number > last[arrival.tag.lane]);
     last[arrival.tag.lane] = arrival.tag.number;
@@ -389,7 +395,7 @@ inline void peer_vanishes(const Setup &setup) {
   CHECK(b.failed[0].why.failure()->peer_host == "host1");
   CHECK_FALSE(b.failed[0].clean);
   for (const Arrival &arrival : b.arrived)
-    if (arrival.complete) CHECK(arrival.payload == pattern(arrival.tag.number, arrival.payload.size()));
+    if (arrival.complete) CHECK(is_pattern(arrival.payload, arrival.tag.number));
 }
 
 inline void goodbye_is_clean(const Setup &setup) {
