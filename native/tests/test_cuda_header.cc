@@ -27,6 +27,8 @@ static_assert(same<decltype(CudaRuntime::DeviceGetName), decltype(&cuDeviceGetNa
 static_assert(same<decltype(CudaRuntime::DeviceGetAttribute), decltype(&cuDeviceGetAttribute)>);
 static_assert(
     same<decltype(CudaRuntime::MemGetHandleForAddressRange), decltype(&cuMemGetHandleForAddressRange)>);
+static_assert(same<decltype(CudaRuntime::PointerGetAttribute), decltype(&cuPointerGetAttribute)>);
+static_assert(same<decltype(CudaRuntime::FlushGPUDirectRDMAWrites), decltype(&cuFlushGPUDirectRDMAWrites)>);
 
 static_assert(kCudaSuccess == int{cudaSuccess});
 static_assert(kCudaInvalidValue == int{cudaErrorInvalidValue});
@@ -46,6 +48,13 @@ static_assert(kCudaMemoryDevice == int{cudaMemoryTypeDevice});
 static_assert(kCudaMemoryManaged == int{cudaMemoryTypeManaged});
 static_assert(int{CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED} == 124);
 static_assert(int{CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD} == 1);
+static_assert(int{CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS} == 117);
+static_assert(int{CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST} == 1);
+static_assert(int{CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING} == 118);
+static_assert(int{CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER} == 100);
+static_assert(int{CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX} == 0);
+static_assert(int{CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER} == 100);
+static_assert(int{CU_POINTER_ATTRIBUTE_BUFFER_ID} == 7);
 
 static_assert(offsetof(CudaPointerAttributes, type) == offsetof(cudaPointerAttributes, type));
 static_assert(offsetof(CudaPointerAttributes, device) == offsetof(cudaPointerAttributes, device));

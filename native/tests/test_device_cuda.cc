@@ -279,6 +279,27 @@ TEST_CASE("device memory is exported by whole pages") {
   CHECK(without->close(kSecond).ok());
 }
 
+TEST_CASE("what cards wrote is flushed where the chip asks for it, and allocations are told apart") {
+  auto device = cuda();
+  auto *driver = double_control("cuda_driver");
+  char *const low = reinterpret_cast<char *>(uintptr_t{3} << 24);
+  CHECK(device->allocation_number(low) == 3);
+  CHECK(device->allocation_number(low + (1 << 24)) == 4);
+  CHECK(contains(calls("cuda_driver", [&] { CHECK(device->see_card_writes().ok()); }),
+                 "cuFlushGPUDirectRDMAWrites(0, 100)"));
+  driver->results["cuFlushGPUDirectRDMAWrites"] = 801;
+  const Status failed = device->see_card_writes();
+  CHECK(failed.code() == DICOMM_DEVICE_FAILED);
+  CHECK(failed.failure()->foreign_code == 801);
+  driver->results["cuPointerGetAttribute"] = 1;
+  CHECK(device->allocation_number(low) == 0);
+  auto other = hip();  // has no such functions
+  CHECK(other->see_card_writes().ok());
+  CHECK(other->allocation_number(low) == 0);
+  CHECK(device->close(kSecond).ok());
+  CHECK(other->close(kSecond).ok());
+}
+
 }  // namespace
 
 }  // namespace dicomm::test

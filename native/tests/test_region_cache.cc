@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <sys/wait.h>
 
+#include "hidden_chip.h"
 #include "mappings.h"
 #include "verbs_double.h"
 
@@ -193,6 +194,35 @@ TEST_CASE("region cache: memory that cannot be watched is registered as it is, f
   const std::string once = "reg_mr(100 access=0)\ndereg_mr(100)\n";
   CHECK(world.log() == once + once);
   ::munmap(mapped, 2 * kPage);
+}
+
+TEST_CASE("region cache: a chip's memory is kept for as long as the same allocation is there") {
+  World world(8, 64, false);
+  HiddenDevice chip(true);
+  ChipReach reach;
+  reach.find_out(world.ports, chip);
+  REQUIRE(reach.way() == ChipReach::Way::dma_buf);
+  std::unique_ptr<Allocation> memory, next;
+  REQUIRE(chip.allocate(4 * kPage, memory).ok());
+  REQUIRE(chip.allocate(kPage, next).ok());
+  const auto *const data = static_cast<const std::byte *>(memory->data());
+  const auto registered = [&](size_t offset, size_t bytes) {
+    Region region;
+    const uint64_t before = world.cache->counters().misses;
+    REQUIRE(world.cache->open(0, data + offset, bytes, kWrite, region, &reach).ok());
+    return world.cache->counters().misses > before;
+  };
+  CHECK(registered(0, 4 * kPage));
+  CHECK_FALSE(registered(0, 4 * kPage));
+  CHECK_FALSE(registered(kPage, 100));
+  CHECK(world.cache->kept() == 1);
+  chip.replace(data);
+  CHECK(registered(kPage, 100));
+  CHECK(world.cache->counters().invalidations == 1);
+  CHECK(world.registered() == 1);
+  CHECK(registered(0, 5 * kPage));  // of two allocations: for one message
+  CHECK(world.registered() == 1);
+  CHECK(world.cache->kept() == 1);
 }
 
 TEST_CASE("region cache: nothing is kept before it is started") {

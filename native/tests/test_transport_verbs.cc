@@ -21,6 +21,7 @@ namespace {
 struct Knobs {
   bool real = false;
   bool direct = true, staged = true, tcp = true;
+  bool chip = false;  // see suite::Setup
   uint32_t queue_pairs = 1, depth = 32;
   uint16_t pkey_index = 0;
   Nanos connect_timeout = 10 * kSecond;
@@ -53,7 +54,7 @@ Party::Make rdma(const Knobs &knobs = {}) {
   };
 }
 
-suite::Setup over_double(const Knobs &knobs) { return {rdma(knobs), false, false}; }
+suite::Setup over_double(const Knobs &knobs) { return {rdma(knobs), false, false, "", knobs.chip}; }
 
 suite::Setup over_cards(Knobs knobs) {
   knobs.real = true;
@@ -68,6 +69,7 @@ suite::Setup over_cards(Knobs knobs) {
 DICOMM_TRANSPORT_SUITE("rdma-direct", over_double({.staged = false, .tcp = false}))
 DICOMM_TRANSPORT_SUITE("rdma-staged", over_double({.direct = false, .tcp = false}))
 DICOMM_TRANSPORT_SUITE("rdma, four queue pairs, eight frames", over_double({.queue_pairs = 4, .depth = 8}))
+DICOMM_TRANSPORT_SUITE("rdma, chips", over_double({.chip = true}))
 DICOMM_TRANSPORT_SUITE("real rdma-direct", over_cards({.staged = false, .tcp = false}))
 DICOMM_TRANSPORT_SUITE("real rdma-staged", over_cards({.direct = false, .tcp = false, .queue_pairs = 3}))
 
@@ -125,11 +127,11 @@ TEST_CASE("transport rdma: a link that is cut anywhere loses, doubles and reorde
   const int rounds = 120;
 #endif
   for (int round = 0; round < rounds; ++round) {
-    const bool tcp = round % 3 != 2, direct = round % 4 != 3;
+    const bool tcp = round % 3 != 2, direct = round % 4 != 3, chip = round % 2 != 0;
     CAPTURE(round);
     const auto queue_pairs = static_cast<uint32_t>(1 + random() % 3),
                depth = static_cast<uint32_t>(8 + random() % 25);
-    Job job({.direct = direct, .tcp = tcp, .queue_pairs = queue_pairs, .depth = depth});
+    Job job({.direct = direct, .tcp = tcp, .chip = chip, .queue_pairs = queue_pairs, .depth = depth});
     job.meet();
     auto &settings = job.verbs.control.settings;
     settings.seed = static_cast<uint32_t>(random());
@@ -191,6 +193,60 @@ TEST_CASE("transport rdma: memory that cannot be registered is staged") {
   CHECK(counter(job.a(), "staged_bytes") == 300000);
   CHECK(std::string(job.to_b().path()) == "rdma-staged");
   CHECK(log_lines()[0].find("ulimit -l") != std::string::npos);
+}
+
+TEST_CASE("transport rdma: cards read and write the memory of chips") {
+  Job job({.chip = true});
+  job.meet();
+  REQUIRE(job.to_b().carries(*job.a().chip));
+  uint64_t bytes = 0;
+  for (const size_t size : {1, 5000, 10000, 300000, 1048576}) {
+    job.a().send(job.b(), Lane::bulk, size);
+    bytes += size;
+  }
+  REQUIRE(job.finish());
+  job.check();
+  CHECK(counter(job.a(), "chip_bytes") == bytes);
+  CHECK(counter(job.a(), "direct_bytes") == bytes);
+  CHECK(job.a().transport->counters().find("\"chip_memory\": \"dma-buf\"") != std::string::npos);
+}
+
+TEST_CASE("transport rdma: one side's chip cannot be reached, and the other's can") {
+  Job job;
+  job.meet();
+  job.a().chip = std::make_unique<test::HiddenChip>(job.a().reactor, true);
+  job.a().transport->meet(*job.a().chip);
+  job.b().chip = std::make_unique<test::HiddenChip>(job.b().reactor, false);
+  job.verbs.control.settings.devices[0].refuse_mr = [](const void *, size_t bytes) {
+    return bytes == 65536 ? EFAULT : 0;  // what a kernel says that knows no peer memory
+  };
+  job.b().transport->meet(*job.b().chip);
+  CHECK(job.to_b().carries(*job.a().chip));
+  CHECK_FALSE(job.to_a().carries(*job.b().chip));
+  const std::string text = job.b().transport->counters();
+  CHECK(text.find("no: by dma-buf: not on this chip; by peer memory: ibv_reg_mr") != std::string::npos);
+  std::mt19937 random(6);
+  job.traffic(40, random);
+  REQUIRE(job.finish());
+  job.check();
+  CHECK(counter(job.a(), "chip_bytes") > 0);
+  CHECK(counter(job.b(), "chip_bytes") == 0);
+}
+
+TEST_CASE("transport rdma: a chip's memory that cannot be registered after all goes through the host's") {
+  Job job({.chip = true});
+  job.meet();
+  REQUIRE(job.to_b().carries(*job.a().chip));
+  job.verbs.control.settings.devices[0].dmabuf = false;
+  std::mt19937 random(7);
+  job.traffic(40, random);
+  REQUIRE(job.finish());
+  job.check();
+  CHECK(counter(job.a(), "chip_bytes") == 0);
+  CHECK_FALSE(job.to_b().carries(*job.a().chip));
+  CHECK(std::string(job.to_b().path()) == "rdma-direct");
+  REQUIRE(log_lines().size() == 2);  // one for each side
+  CHECK(log_lines()[0].find("goes through the host's from here on: ibv_reg_dmabuf_mr") != std::string::npos);
 }
 
 TEST_CASE("transport rdma: without queue pairs messages go over tcp, where that is allowed") {

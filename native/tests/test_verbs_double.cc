@@ -418,6 +418,7 @@ TEST_CASE("verbs double: a dma-buf is memory of its own") {
   Side &a = pair.a, &b = pair.b;
   const int fd = ::memfd_create("dicomm-verbs-double", MFD_CLOEXEC);
   REQUIRE(::ftruncate(fd, 8192) == 0);
+  world.control.settings.devices[0].dmabuf = false;
   CHECK(b.call.reg_dmabuf_mr(b.pd, 100, 64, 0x1000, fd, kAccess) == nullptr);
   CHECK(errno == EOPNOTSUPP);
   world.control.settings.devices[0].dmabuf = true;

@@ -8,228 +8,32 @@
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 
-#include <algorithm>
-#include <cstring>
-#include <functional>
-#include <list>
-#include <map>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "base/sha256.h"
-#include "transport/transport.h"
+#include "transport_party.h"
 
 namespace dicomm::suite {
-
-inline constexpr Nanos kLimit = 60 * kSecond;  // a whole scenario, under sanitizers
-
-inline std::vector<std::byte> pattern(uint64_t number, size_t size) {
-  std::vector<std::byte> out(size);
-  uint64_t x = number * 0x9e3779b97f4a7c15 + 1;
-  for (size_t i = 0; i < size; i += sizeof(x)) {
-    x = x * 6364136223846793005 + 1442695040888963407;
-    std::memcpy(out.data() + i, &x, std::min(sizeof(x), size - i));
-  }
-  return out;
-}
-
-// Not by ==, which sanitizers slow down byte by byte.
-inline bool is_pattern(const std::vector<std::byte> &bytes, uint64_t number) {
-  return bytes.empty() || std::memcmp(bytes.data(), pattern(number, bytes.size()).data(), bytes.size()) == 0;
-}
-
-struct Tag {
-  uint64_t number = 0;
-  uint64_t lane = 0;
-};
-
-struct Message {
-  Outgoing out;
-  std::vector<std::byte> data;
-  Tag tag;
-  enum { with_transport, sent, canceled, lost } state = with_transport;
-};
-
-struct Arrival : Incoming {
-  Tag tag;
-  Endpoint *from = nullptr;
-  std::vector<std::byte> payload;
-  bool complete = false;
-};
-
-struct Failed {
-  Endpoint *endpoint;
-  Status why;
-  bool clean;
-};
-
-// One Context: reactor, transport, and a sink that records and checks.
-class Party final : public Sink {
- public:
-  using Make = std::function<std::unique_ptr<Transport>(Reactor &, Sink &, const PeerAddress &self)>;
-
-  explicit Party(const Make &make, uint64_t process) {
-    random_bytes(self.id);
-    random_bytes(self.key);
-    self.host = "host" + std::to_string(process);
-    self.process = process;
-    REQUIRE(reactor.open().ok());
-    transport = make(reactor, *this, self);
-    self.address = transport->address();
-  }
-
-  Message &send(Endpoint &to, Lane lane, size_t size) {
-    Message &message = sent.emplace_back();
-    message.tag = {next_number++, static_cast<uint64_t>(lane)};
-    message.data = pattern(message.tag.number, size);
-    message.out.header.fill(std::byte{0x5a});
-    std::memcpy(message.out.header.data(), &message.tag, sizeof(Tag));
-    message.out.data = message.data.data();
-    message.out.size = size;
-    message.out.lane = lane;
-    if (to.send(message.out) == Sent::done) finish(message);
-    return message;
-  }
-  Message &send(const Party &to, Lane lane, size_t size) {
-    return send(transport->endpoint(to.self), lane, size);
-  }
-
-  bool cancel(Endpoint &to, Message &message) {
-    const bool unsent = to.cancel(message.out);
-    message.state = unsent ? Message::canceled : Message::sent;
-    scribble(message);
-    return unsent;
-  }
-
-  bool step(Nanos until = 0) {
-    Reactor::Batch batch;
-    const bool busy = reactor.arm() || reactor.has_posted();
-    reactor.fetch(batch, busy ? 0 : std::min(until, reactor.next_timer()));
-    reactor.disarm();
-    dispatching = true;
-    const bool ran = reactor.dispatch(batch);
-    dispatching = false;
-    return ran;
-  }
-
-  size_t complete() const {
-    size_t n = 0;
-    for (const Arrival &arrival : arrived) n += arrival.complete;
-    return n;
-  }
-  bool all_sent() const {
-    for (const Message &message : sent)
-      if (message.state == Message::with_transport) return false;
-    return true;
-  }
-
-  Incoming *on_header(Endpoint &from, const Header &header, size_t size) override {
-    CHECK(dispatching);
-    if (refuse) return nullptr;
-    Arrival &arrival = arrived.emplace_back();
-    std::memcpy(&arrival.tag, header.data(), sizeof(Tag));
-    CHECK(header[kHeaderBytes - 1] == std::byte{0x5a});
-    arrival.from = &from;
-    arrival.payload.resize(size);
-    arrival.data = discard ? nullptr : arrival.payload.data();
-    return &arrival;
-  }
-  void on_payload(Endpoint &from, const Header &header, size_t size, Incoming *into) override {
-    CHECK(dispatching);
-    auto &arrival = *static_cast<Arrival *>(into);
-    CHECK(arrival.from == &from);
-    CHECK(std::memcmp(&arrival.tag, header.data(), sizeof(Tag)) == 0);
-    CHECK(arrival.payload.size() == size);
-    CHECK_FALSE(arrival.complete);
-    arrival.complete = true;
-    if (on_complete) on_complete(from, arrival);
-  }
-  void on_sent(Endpoint &, Outgoing &out) override {
-    CHECK(dispatching);
-    for (Message &message : sent)
-      if (&message.out == &out) return finish(message);
-    FAIL_CHECK("on_sent for an unknown message");
-  }
-  void on_failed(Endpoint &endpoint, const Status &why, bool clean) override {
-    CHECK(dispatching);
-    failed.push_back({&endpoint, why, clean});
-  }
-
-  Reactor reactor;
-  PeerAddress self;
-  std::list<Message> sent;
-  std::list<Arrival> arrived;
-  std::vector<Failed> failed;
-  std::function<void(Endpoint &, Arrival &)> on_complete;
-  uint64_t next_number = 1;
-  bool dispatching = false;
-  bool refuse = false;
-  bool discard = false;
-  std::unique_ptr<Transport> transport;
-
- private:
-  // The caller may reuse its memory now.
-  void scribble(Message &message) {
-    std::fill(message.data.begin(), message.data.end(), std::byte{0xee});
-    message.out.header.fill(std::byte{0xee});
-  }
-  void finish(Message &message) {
-    CHECK(message.state == Message::with_transport);
-    message.state = Message::sent;
-    scribble(message);
-  }
-};
-
-// One of Transport::counters().
-inline uint64_t counter(const Party &party, const std::string &name) {
-  const std::string text = party.transport->counters();
-  const size_t at = text.find('"' + name + "\": ");
-  REQUIRE(at != std::string::npos);
-  return std::stoull(text.substr(at + name.size() + 4));
-}
-
-using Parties = std::vector<std::unique_ptr<Party>>;
-
-inline bool drive(const std::vector<Party *> &parties, const std::function<bool()> &done,
-                  Nanos limit = kLimit) {
-  const Nanos deadline = deadline_after(limit);
-  while (!done()) {
-    if (now() >= deadline) return false;
-    bool ran = false;
-    for (Party *party : parties) ran |= party->step();
-    if (!ran) parties.front()->step(now() + kMillisecond);
-  }
-  return true;
-}
-
-// Everything complete that arrived at `to` is what `from` sent, once, in order within each lane.
-inline void check_delivery(const Party &from, const Party &to, bool bulk_ordered) {
-  std::map<uint64_t, int> seen;
-  std::map<uint64_t, uint64_t> last;
-  for (const Arrival &arrival : to.arrived) {
-    if (!arrival.complete) continue;
-    CHECK(++seen[arrival.tag.number] == 1);
-    CHECK(is_pattern(arrival.payload, arrival.tag.number));
-    if (arrival.tag.lane != 0 && !bulk_ordered) continue;
-    CHECK(arrival.tag.number > last[arrival.tag.lane]);
-    last[arrival.tag.lane] = arrival.tag.number;
-  }
-  for (const Message &message : from.sent)
-    CHECK(seen.count(message.tag.number) == (message.state == Message::sent ? 1u : 0u));
-}
 
 struct Setup {
   Party::Make make;
   bool to_itself = false;    // loopback: both ends are one Context, peers cannot connect or vanish
   bool bulk_ordered = true;  // false: bulk messages are spread and may overtake one another
   std::string absent = {};   // why it cannot be tested on this machine
+  bool chip = false;         // bulk messages are in the memory of chips
 };
 
 // A sender and a receiver, which is the sender itself where the transport knows no other.
 struct Pair {
   explicit Pair(const Setup &setup) : a(setup.make, 1) {
     if (!setup.to_itself) other = std::make_unique<Party>(setup.make, 2);
+    if (!setup.chip) return;
+    for (Party *party : both()) {
+      party->chip = std::make_unique<test::HiddenChip>(party->reactor, true);
+      party->transport->meet(*party->chip);
+    }
   }
   Party &b() { return other ? *other : a; }
   std::vector<Party *> both() {

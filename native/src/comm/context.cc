@@ -60,7 +60,10 @@ Status Context::open() {
   ccl_ = std::move(opened.ccl);
   if (!opened.device) return {};
   chip_ = std::make_unique<Chip>(engine_, std::move(opened.device));
-  return chip_->open();
+  DICOMM_TRY(chip_->open());
+  auto lock = engine_.lock();
+  for (auto &transport : transports_) transport->meet(*chip_);
+  return {};
 }
 
 Key Context::key_for(const ContextId &id, const Key &published) const {

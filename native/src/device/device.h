@@ -116,6 +116,12 @@ class Device {
   // data: inside memory of this Device, allocated by us or by the trainer. The memory must not be freed
   // before the descriptor is closed. NOT_SUPPORTED without DeviceCapabilities::exports_dmabuf. May block.
   virtual Status export_dmabuf(const void *data, size_t bytes, DmaBuf &out) = 0;
+  // A number that the allocation around `data` has and no other of this process ever had, so that what was
+  // made of memory can be told from what is at its address now. 0: the run time does not say. Does not block.
+  virtual uint64_t allocation_number(const void * /*data*/) const { return 0; }
+  // What network cards have written into the chip's memory is seen by all work that starts after this call.
+  // Takes microseconds.
+  virtual Status see_card_writes() { return {}; }
 
   // Waits for the work of our own streams, at most timeout_ns, and gives back what the Device holds of the
   // vendor's run time. On TIMED_OUT that is left to the process's end. Afterwards only the destructor may be

@@ -1,5 +1,6 @@
 #include "exec/chip.h"
 
+#include <algorithm>
 #include <map>
 #include <new>
 #include <utility>
@@ -38,6 +39,30 @@ class DeviceMemory final : public ScratchSource {
 
 }  // namespace
 
+class Chip::Copy final : private ChipTaskOwner {
+ public:
+  Copy(std::list<std::unique_ptr<Copy>> &all, Bounce bounce, std::weak_ptr<void> listener, Done done)
+      : all_(all), bounce_(std::move(bounce)), listener_(std::move(listener)), done_(std::move(done)) {
+    task.owner = this;
+  }
+  ChipTask task;
+
+ private:
+  Status run_on_lane(const ChipTask &, Stream &, CclGroup *) override { return {}; }  // it has no lane
+  void on_chip_done(ChipTask &, const Status &status) override {
+    const auto self =
+        std::find_if(all_.begin(), all_.end(), [&](const auto &one) { return one.get() == this; });
+    const std::unique_ptr<Copy> keep = std::move(*self);
+    all_.erase(self);
+    if (!listener_.expired()) done_(status);
+  }
+
+  std::list<std::unique_ptr<Copy>> &all_;
+  const Bounce bounce_;
+  const std::weak_ptr<void> listener_;
+  const Done done_;
+};
+
 Chip::Chip(Engine &engine, std::unique_ptr<Device> device)
     : engine_(engine),
       device_(std::move(device)),
@@ -61,7 +86,8 @@ void Chip::close(Nanos timeout) {
   }
   memory_.reset();
   pinned_.reset();
-  static_cast<void>(device_->close(timeout));  // what is left is the process's end to clear up
+  if (const Status closed = device_->close(timeout); !closed.ok())
+    for (auto &copy : copies_) static_cast<void>(copy.release());  // left to the process's end with the work
   out_.reset();
   in_.reset();
 }
@@ -84,6 +110,36 @@ Status Chip::to_host(ChipTask &task, void *host, const void *device, size_t byte
 Status Chip::to_chip(ChipTask &task, void *device, const void *host, size_t bytes) {
   DICOMM_TRY(to_chip(*in_, device, host, bytes));
   return watch(task, *in_);
+}
+
+Chip::Bounce Chip::bounce(size_t bytes) {
+  try {
+    const auto memory = std::make_shared<Scratch>(pinned_->take(bytes));
+    return {memory, memory->get()};
+  } catch (const std::bad_alloc &) {
+    return nullptr;
+  }
+}
+
+Status Chip::start_copy(Bounce bounce, std::weak_ptr<void> listener, Done done,
+                        const std::function<Status(ChipTask &)> &start) {
+  copies_.push_back(std::make_unique<Copy>(copies_, std::move(bounce), std::move(listener), std::move(done)));
+  const Status started = start(copies_.back()->task);
+  if (!started.ok()) copies_.pop_back();
+  return started;
+}
+
+Status Chip::to_host(Bounce into, const std::byte *from, size_t bytes, std::weak_ptr<void> listener,
+                     Done done) {
+  std::byte *const host = into.get();
+  return start_copy(std::move(into), std::move(listener), std::move(done),
+                    [&](ChipTask &task) { return to_host(task, host, from, bytes); });
+}
+
+Status Chip::to_chip(std::byte *into, Bounce from, size_t bytes, std::weak_ptr<void> listener, Done done) {
+  const std::byte *const host = from.get();
+  return start_copy(std::move(from), std::move(listener), std::move(done),
+                    [&](ChipTask &task) { return to_chip(task, into, host, bytes); });
 }
 
 Status Chip::follow(Stream &stream) {

@@ -2,12 +2,14 @@
 // of finished work for the engine.
 #pragma once
 
+#include <list>
 #include <memory>
 #include <mutex>
 
 #include "device/device.h"
 #include "exec/scratch.h"
 #include "progress/engine.h"
+#include "transport/chip_memory.h"
 
 namespace dicomm {
 
@@ -42,7 +44,7 @@ struct ChipTask {
   ChipTask *next = nullptr;
 };
 
-class Chip final : private Poller {
+class Chip final : public ChipMemory, private Poller {
  public:
   Chip(Engine &engine, std::unique_ptr<Device> device);
   ~Chip();
@@ -51,7 +53,7 @@ class Chip final : private Poller {
   // No task is under way, or none will be waited for.
   void close(Nanos timeout);
 
-  Device &device() { return *device_; }
+  Device &device() override { return *device_; }
   bool owns(const void *data) const { return device_->owns(data); }
   bool unified() const { return device_->capabilities().unified; }
   ScratchPool &memory() { return *memory_; }  // on the chip
@@ -63,6 +65,12 @@ class Chip final : private Poller {
   // The same in the order of another stream, which tells when they are there.
   Status to_host(Stream &stream, void *host, const void *device, size_t bytes);
   Status to_chip(Stream &stream, void *device, const void *host, size_t bytes);
+  // For transports. Lock held.
+  Bounce bounce(size_t bytes) override;
+  Status to_host(Bounce into, const std::byte *from, size_t bytes, std::weak_ptr<void> listener,
+                 Done done) override;
+  Status to_chip(std::byte *into, Bounce from, size_t bytes, std::weak_ptr<void> listener,
+                 Done done) override;
   // Bytes of all these copies since the chip was opened, started ones included. Lock held.
   struct Copied {
     uint64_t to_host = 0, to_chip = 0;
@@ -70,6 +78,7 @@ class Chip final : private Poller {
   Copied copied() const { return copied_; }
   // Nothing is copied: the task is done when all copies to the host so far are.
   Status after_copies(ChipTask &task) { return watch(task, *out_); }
+  Status after_copies_to_chip(ChipTask &task) { return watch(task, *in_); }
   // Copies from now on start after the work that is on `stream` now.
   Status follow(Stream &stream);
   // The trainer's (null: its default one). What is enqueued on `lane` from now on starts after it too.
@@ -83,6 +92,10 @@ class Chip final : private Poller {
   void report(ChipTask &task, const Status &status);
 
  private:
+  class Copy;
+
+  Status start_copy(Bounce bounce, std::weak_ptr<void> listener, Done done,
+                    const std::function<Status(ChipTask &)> &start);
   Status follow(const Event &event);
   bool poll() override;
   bool arm() override;
@@ -96,7 +109,8 @@ class Chip final : private Poller {
   std::shared_ptr<ScratchPool> memory_, pinned_;
   std::unique_ptr<Stream> out_, in_;
   Copied copied_;
-  std::mutex mutex_;  // after the engine lock
+  std::list<std::unique_ptr<Copy>> copies_;  // for transports, under way
+  std::mutex mutex_;                         // after the engine lock
   ChipTask *done_ = nullptr, **last_done_ = &done_;
   bool asleep_ = false;  // the engine must be woken
 };

@@ -35,12 +35,10 @@ void PointToPoint::prepare(const Place &place, int peer, uint64_t tag, dicomm_dt
   carried_ = 0;
   ending_.reset();
   std::byte *data = blocks_.base();
-  if (on_chip_) {
-    packed_ = chip_->pinned().take(bytes);
-    data = packed_.get();
-    if (!blocks_.contiguous()) blocks_.pack(data);  // only unified memory comes here
+  if (copied()) {
+    data = nullptr;  // until it is known whether it is needed
   } else if (!blocks_.contiguous()) {
-    packed_ = place.memory.take(bytes);
+    packed_ = (on_chip_ ? chip_->pinned() : place.memory).take(bytes);  // on a chip: only of unified memory
     data = packed_.get();
     blocks_.pack(data);  // also before a receive: a shorter message leaves the rest as it was
   }
@@ -64,29 +62,39 @@ void PointToPoint::prepare(const Place &place, int peer, uint64_t tag, dicomm_dt
     receive_.fingerprint = fingerprint;
     receive_.data = data;
     receive_.capacity = bytes;
-    receive_.tells_parts = in_parts();
+    receive_.tells_parts = copied();
   }
 }
 
 void PointToPoint::start() {
   if (sending() && chip_ != nullptr && (on_chip_ || chip_->sends_under_way > 0)) return fetch();
+  if (!sending() && copied()) receive_on_chip();
   const std::optional<Status> end_now =
       sending() ? messenger_.send(channel_, send_) : messenger_.receive(channel_, receive_);
   if (end_now) end(*end_now);
 }
 
 // The bytes from the chip. A long message is offered at once, if that lets it overtake none, and leaves as
-// they come; others wait for their bytes.
+// they come; others wait for their bytes, and what leaves from the chip for the work that makes it.
 void PointToPoint::fetch() {
-  const bool copies = on_chip_ && blocks_.contiguous() && bytes > 0;
-  const bool early = in_parts() && chip_->sends_under_way == 0;
+  const bool direct = copied() && messenger_.carries(channel_, send_.peer, *chip_, bytes);
+  const bool copies = copied() && bytes > 0 && !direct;
+  const bool early = copies && in_parts() && chip_->sends_under_way == 0;
+  if (direct) {
+    send_.chip = chip_;
+    send_.data = blocks_.base();
+  } else if (copies) {
+    send_.data = pinned(bytes);
+    if (send_.data == nullptr)
+      return fail(Status::make(DICOMM_NO_MEMORY, "no host memory for a message of ", bytes, " bytes"));
+  }
   const uint64_t part = early ? kPart : std::max<uint64_t>(bytes, 1);
   Status status;
   for (uint64_t at = 0; at < std::max<uint64_t>(bytes, 1) && status.ok(); at += part) {
     ChipTask &task = copies_.emplace_back();
     task.owner = this;
     const uint64_t size = std::min(part, bytes - at);
-    task.index = static_cast<uint32_t>(size);
+    task.index = early ? static_cast<uint32_t>(size) : 0;
     status = copies ? chip_->to_host(task, packed_.get() + at, blocks_.base() + at, size)
                     : chip_->after_copies(task);
     copying_ += status.ok();
@@ -100,10 +108,27 @@ void PointToPoint::fetch() {
   if (const std::optional<Status> end_now = messenger_.send(channel_, send_)) fail(*end_now);
 }
 
+// Null: there is none.
+std::byte *PointToPoint::pinned(uint64_t size) {
+  try {
+    chip_->pinned().provide(packed_, size);
+  } catch (const std::bad_alloc &) {
+    return nullptr;
+  }
+  return packed_.get();
+}
+
+void PointToPoint::on_matched(RecvTask &task) {
+  carried_ = 0;
+  if (copied()) task.data = nullptr;
+}
+
+std::byte *PointToPoint::host_memory(RecvTask &task) { return pinned(task.bytes); }
+
 void PointToPoint::on_chip_done(ChipTask &task, const Status &status) {
   --copying_;
   const bool early = send_.available != UINT64_MAX;
-  if (sending() && !early) --chip_->sends_under_way;
+  if (sending() && !early && task.index != kFence) --chip_->sends_under_way;
   if (ending_) {
     if (copying_ > 0) return;
     complete(*ending_);
@@ -115,6 +140,8 @@ void PointToPoint::on_chip_done(ChipTask &task, const Status &status) {
     messenger_.resume(send_);
   } else if (sending()) {
     if (const std::optional<Status> end_now = messenger_.send(channel_, send_)) end(*end_now);
+  } else if (task.index == kFence && receive_.state != RecvTask::State::done) {
+    receive_.chip = chip_;
   } else if (copying_ == 0 && receive_.state == RecvTask::State::done) {
     complete(describe({}));
   }
@@ -129,24 +156,39 @@ void PointToPoint::carry(uint64_t offset, uint64_t size) {
   if (!status.ok()) fail(status);
 }
 
-void PointToPoint::on_part(RecvTask &, uint64_t offset, uint64_t size) { carry(offset, size); }
+void PointToPoint::on_part(RecvTask &, uint64_t offset, uint64_t size, bool on_chip) {
+  if (on_chip)
+    carried_ += size;
+  else
+    carry(offset, size);
+}
+
+// A card may write to it once the work before the receive has been done; what comes earlier is carried.
+void PointToPoint::receive_on_chip() {
+  if (receive_.peer < 0 || !messenger_.carries(channel_, receive_.peer, *chip_, bytes)) return;
+  receive_.on_chip = blocks_.base();
+  ChipTask &task = copies_.emplace_back();
+  task.owner = this;
+  task.index = kFence;
+  copying_ += chip_->after_copies_to_chip(task).ok();
+}
 
 void PointToPoint::on_sent(SendTask &, const Status &status) { end(status); }
 void PointToPoint::on_received(RecvTask &, const Status &status) { end(status); }
 
 void PointToPoint::end(const Status &status) {
   if (done()) return;
-  if (!status.ok() && copying_ > 0) return fail(status);
+  if (!status.ok() && (copying_ > 0 || by_card())) return fail(status);
   const Status told = describe(status);
   if (!sending()) {
     source = receive_.source;
     if (status.ok()) {
       bytes = receive_.bytes;
-      if (on_chip_ && blocks_.contiguous()) {
+      if (copied()) {
         if (carried_ == 0 && bytes > 0) carry(0, bytes);
         if (copying_ > 0 || done()) return;
       }
-      if (packed_ && !(on_chip_ && blocks_.contiguous())) blocks_.unpack(packed_.get());
+      if (packed_ && !copied()) blocks_.unpack(packed_.get());
     }
   }
   complete(told);
@@ -154,7 +196,8 @@ void PointToPoint::end(const Status &status) {
 
 void PointToPoint::complete(const Status &status) {
   packed_ = {};
-  engine_.complete(*this, status);
+  const bool written = status.ok() && receive_.chip != nullptr;
+  engine_.complete(*this, written ? describe(chip_->device().see_card_writes()) : status);
 }
 
 void PointToPoint::fail(const Status &why) {
@@ -162,6 +205,12 @@ void PointToPoint::fail(const Status &why) {
   const Status told = describe(why);
   messenger_.cancel(channel_, send_);
   messenger_.cancel(channel_, receive_);
+  if (by_card()) {  // its endpoint may have begun copies
+    ChipTask &task = copies_.emplace_back();
+    task.owner = this;
+    task.index = kFence;
+    copying_ += (sending() ? chip_->after_copies(task) : chip_->after_copies_to_chip(task)).ok();
+  }
   if (copying_ == 0) return complete(told);
   ending_ = told;  // the chip still reads or writes the memory
   deadline = kNever;

@@ -24,8 +24,9 @@ class PointToPoint final : public Request, private TransferOwner, private ChipTa
     bool on_chip = false;    // the buffer is the chip's memory
     void *stream = nullptr;  // the work behind which it is filled, or free
   };
-  // `peer` may be ANY_SOURCE for a receive. Throws std::bad_alloc. A buffer on a chip passes through the
-  // host's memory.
+  // `peer` may be ANY_SOURCE for a receive. Throws std::bad_alloc. A buffer on a chip is sent from there, and
+  // received there from a peer that is named, if that is long and the endpoint carries it; else it passes
+  // through the host's memory.
   static PointToPoint *make(const Place &place, dicomm_opcode opcode, int peer, uint64_t tag,
                             dicomm_dtype dtype, BlockList blocks);
 
@@ -47,8 +48,12 @@ class PointToPoint final : public Request, private TransferOwner, private ChipTa
 
   void on_sent(SendTask &task, const Status &status) override;
   void on_received(RecvTask &task, const Status &status) override;
-  void on_part(RecvTask &task, uint64_t offset, uint64_t size) override;
+  void on_part(RecvTask &task, uint64_t offset, uint64_t size, bool on_chip) override;
+  void on_matched(RecvTask &task) override;
+  std::byte *host_memory(RecvTask &task) override;
+  std::byte *pinned(uint64_t size);
   void fetch();
+  void receive_on_chip();
   void carry(uint64_t offset, uint64_t size);
   void end(const Status &status);
   void complete(const Status &status);
@@ -56,7 +61,9 @@ class PointToPoint final : public Request, private TransferOwner, private ChipTa
   void on_chip_done(ChipTask &task, const Status &status) override;
   // Parts of a long message are copied from and to the chip while others are under way.
   static constexpr uint64_t kPart = 1 << 20;
-  bool in_parts() const { return on_chip_ && blocks_.contiguous() && bytes > kPart; }
+  bool copied() const { return on_chip_ && blocks_.contiguous(); }
+  bool in_parts() const { return copied() && bytes > kPart; }
+  bool by_card() const { return send_.chip != nullptr || receive_.chip != nullptr; }
   bool sending() const { return opcode == DICOMM_SEND; }
   Status describe(const Status &why) const;
 
@@ -70,9 +77,10 @@ class PointToPoint final : public Request, private TransferOwner, private ChipTa
   RecvTask receive_;
   Chip *chip_ = nullptr;
   bool on_chip_ = false;
-  std::deque<ChipTask> copies_;   // from or to the chip, in their order; `index` is the size
+  static constexpr uint32_t kFence = UINT32_MAX;
+  std::deque<ChipTask> copies_;   // from or to the chip, in their order; `index`: bytes of a part, or kFence
   size_t copying_ = 0;            // of them, not done
-  uint64_t carried_ = 0;          // bytes of a receive on their way to the chip
+  uint64_t carried_ = 0;          // bytes of a receive there, or on their way to the chip
   std::optional<Status> ending_;  // how it will have ended when the copies have
 };
 

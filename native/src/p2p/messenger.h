@@ -52,6 +52,8 @@ class Messenger final : public Sink {
   // Start a transfer. A value: it is over already, with that status, and the owner will not hear of it.
   std::optional<Status> send(Channel &channel, SendTask &task);
   std::optional<Status> receive(Channel &channel, RecvTask &task);
+  // Could a message of that size leave for the rank from the chip's memory now, or come into it?
+  bool carries(Channel &channel, int rank, const ChipMemory &chip, uint64_t bytes);
   // More of the bytes are available.
   void resume(SendTask &task);
   // Takes the transfer back wherever it stands; the owner will not hear of it, its buffer is free on return,
@@ -112,6 +114,7 @@ class Messenger final : public Sink {
   void on_withdraw(Link &link, const Wire &wire);
   void bind(RecvTask &task, Link &link, const Wire &wire);
   void ask(RecvTask &task, const Wire &wire);
+  static std::byte *host_data(RecvTask &task);
   std::optional<Status> claim(RecvTask &task, std::unique_ptr<Unexpected> message);
   void unbind(RecvTask &task);
   void consumed(Link &link, uint64_t bytes);

@@ -30,7 +30,7 @@ std::optional<Status> Messenger::send(Channel &channel, SendTask &task) {
   task.link = &to;
   task.packet.task = &task;
   const uint64_t cost = task.bytes + kEntryCost;
-  const bool eager = task.available >= task.bytes &&
+  const bool eager = task.available >= task.bytes && task.chip == nullptr &&
                      task.bytes <= std::min<uint64_t>(eager_bytes_, to.endpoint->limits().max_payload) &&
                      to.eager_outstanding + cost <= kEagerWindow;
   ++to.messages_sent;
@@ -54,6 +54,12 @@ std::optional<Status> Messenger::send(Channel &channel, SendTask &task) {
   return Status();
 }
 
+bool Messenger::carries(Channel &channel, int rank, const ChipMemory &chip, uint64_t bytes) {
+  if (bytes <= eager_bytes_) return false;
+  const Endpoint *const endpoint = link(channel, rank).endpoint;
+  return endpoint != nullptr && endpoint->carries(chip);
+}
+
 std::optional<Status> Messenger::receive(Channel &channel, RecvTask &task) {
   if (task.peer != DICOMM_ANY_SOURCE) {
     const bool first = channel.links[static_cast<size_t>(task.peer)] == nullptr;
@@ -75,12 +81,22 @@ std::optional<Status> Messenger::receive(Channel &channel, RecvTask &task) {
   return message ? claim(task, std::move(message)) : std::nullopt;
 }
 
+// Where the message goes if the host takes it. Null, and a failure of the task: there is no memory.
+std::byte *Messenger::host_data(RecvTask &task) {
+  if (task.data != nullptr || task.bytes == 0 || !task.failure.ok()) return task.data;
+  task.data = task.owner->host_memory(task);
+  if (task.data == nullptr)
+    task.failure = Status::make(DICOMM_NO_MEMORY, "no host memory for a message of ", task.bytes, " bytes");
+  return task.data;
+}
+
 // The receive takes this message. What does not fit is found here and reported when the bytes have passed.
 void Messenger::bind(RecvTask &task, Link &link, const Wire &wire) {
   task.state = RecvTask::State::arriving;
   task.link = &link;
   task.source = static_cast<int>(wire.source);
   task.bytes = wire.bytes;
+  task.owner->on_matched(task);
   if (task.key.collective) {
     if (wire.bytes != task.capacity) {
       task.failure = Status::make(DICOMM_MISMATCH, "rank ", wire.source, " sent ", wire.bytes,
@@ -113,7 +129,8 @@ std::optional<Status> Messenger::claim(RecvTask &task, std::unique_ptr<Unexpecte
     claimed_[message.get()] = std::move(message);
     return std::nullopt;
   }
-  if (task.failure.ok() && task.bytes > 0) std::memcpy(task.data, message->payload.get(), task.bytes);
+  if (std::byte *const into = host_data(task); task.failure.ok() && task.bytes > 0)
+    std::memcpy(into, message->payload.get(), task.bytes);
   consumed(*message->link, task.bytes + kEntryCost);
   recycle(std::move(message));
   task.state = RecvTask::State::done;
@@ -129,7 +146,8 @@ Incoming *Messenger::on_eager(Channel &channel, Link &link, const Wire &wire, si
   if (RecvTask *task = channel.match(source, wire.key())) {
     bind(*task, link, wire);
     into->task = task;
-    into->data = task->failure.ok() ? task->data : nullptr;
+    std::byte *const place = host_data(*task);
+    into->data = task->failure.ok() ? place : nullptr;
     task->arrivals.push_back(into);
     return into;
   }
@@ -158,7 +176,8 @@ void Messenger::on_eager_payload(Arrival &arrival, const Wire &wire) {
   task = message->claimant;
   if (task == nullptr) return;
   task->claimed = nullptr;
-  if (task->failure.ok() && task->bytes > 0) std::memcpy(task->data, message->payload.get(), task->bytes);
+  if (std::byte *const place = host_data(*task); task->failure.ok() && task->bytes > 0)
+    std::memcpy(place, message->payload.get(), task->bytes);
   finish(*task, task->failure);
 }
 
@@ -239,6 +258,7 @@ void Messenger::pump(SendTask &task) {
     packet.chunk = true;
     packet.lane = Lane::bulk;
     packet.data = task.data + stream.offset;
+    packet.chip = task.chip;
     packet.size = std::min<uint64_t>(link.endpoint->limits().bulk_chunk, there - stream.offset);
     packet.progress = 0;
     stream.offset += packet.size;
@@ -261,8 +281,13 @@ Incoming *Messenger::on_data(Link &link, const Wire &wire, size_t size) {
     return nullptr;
   }
   into->task = &task;
-  into->data = task.data + wire.count;
   into->offset = wire.count;
+  if (task.chip != nullptr && link.endpoint->carries(*task.chip)) {
+    into->data = task.on_chip + wire.count;
+    into->chip = task.chip;
+  } else if (std::byte *const place = host_data(task)) {
+    into->data = place + wire.count;
+  }
   task.arrivals.push_back(into);
   return into;
 }
@@ -270,11 +295,12 @@ Incoming *Messenger::on_data(Link &link, const Wire &wire, size_t size) {
 void Messenger::on_data_payload(Arrival &arrival, size_t size) {
   RecvTask *task = arrival.task;
   const uint64_t offset = arrival.offset;
+  const bool on_chip = arrival.chip != nullptr;
   recycle(&arrival);
   if (task == nullptr) return;
   task->received += size;
-  if (task->tells_parts) task->owner->on_part(*task, offset, size);
-  if (task->received == task->bytes) finish(*task, {});
+  if (task->tells_parts && task->failure.ok()) task->owner->on_part(*task, offset, size, on_chip);
+  if (task->received == task->bytes) finish(*task, task->failure);
 }
 
 void Messenger::take_back_chunks(SendTask &task) {

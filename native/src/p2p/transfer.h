@@ -19,7 +19,12 @@ class TransferOwner {
   virtual void on_sent(SendTask &task, const Status &status) = 0;
   virtual void on_received(RecvTask &task, const Status &status) = 0;
   // Bytes from `offset` on are there; only for a RecvTask that tells of parts, and before on_received.
-  virtual void on_part(RecvTask &, uint64_t /*offset*/, uint64_t /*bytes*/) {}
+  // on_chip: in its `on_chip`, not in `data`.
+  virtual void on_part(RecvTask &, uint64_t /*offset*/, uint64_t /*bytes*/, bool /*on_chip*/) {}
+  // It has taken a message; again, when the one before was withdrawn. `data` and `on_chip` may be set.
+  virtual void on_matched(RecvTask &) {}
+  // A receive without `data` needs host memory for the `bytes` of its message. Null: there is none.
+  virtual std::byte *host_memory(RecvTask &) { return nullptr; }
 
  protected:
   ~TransferOwner() = default;
@@ -49,6 +54,7 @@ struct SendTask {
   MatchKey key;
   Fingerprint fingerprint;
   const std::byte *data = nullptr;
+  ChipMemory *chip = nullptr;  // whose memory `data` is; see Messenger::carries
   uint64_t bytes = 0;
   uint64_t available = UINT64_MAX;  // so many of them are there by now; see Messenger::resume
 
@@ -70,7 +76,9 @@ struct RecvTask {
   int peer = DICOMM_ANY_SOURCE;
   MatchKey key;
   Fingerprint fingerprint;
-  std::byte *data = nullptr;
+  std::byte *data = nullptr;  // null: host_memory() is asked, if need be
+  std::byte *on_chip = nullptr;
+  ChipMemory *chip = nullptr;  // whose memory `on_chip` is; may be set at any time
   uint64_t capacity = 0;
   bool tells_parts = false;  // the owner hears of the parts of a long message as they come
 

@@ -41,6 +41,8 @@ enum class Lane : uint8_t {
   bulk,     // chunks of large messages; may be spread over several connections
 };
 
+class ChipMemory;  // chip_memory.h
+
 // One message on its way out. The caller owns it and keeps it and the payload in place until send() returned
 // Sent::done, Sink::on_sent, Sink::on_failed of the endpoint, or cancel() returned true.
 struct Outgoing {
@@ -48,6 +50,7 @@ struct Outgoing {
   const std::byte *data = nullptr;
   size_t size = 0;
   Lane lane = Lane::control;
+  ChipMemory *chip = nullptr;  // whose memory `data` is, on the bulk lane of an endpoint that carries it
   // The transport's own while the message is queued.
   size_t progress = 0;
   Outgoing *next = nullptr;
@@ -57,6 +60,7 @@ struct Outgoing {
 // and discard"; Endpoint::revoke makes it so later.
 struct Incoming {
   std::byte *data = nullptr;
+  ChipMemory *chip = nullptr;  // whose memory `data` is; as in Outgoing
 };
 
 class Endpoint;
@@ -96,12 +100,16 @@ class Endpoint {
   // Tries to hand the message to the kernel at once when nothing is queued before it. done: the payload may
   // be reused now, on_sent will not be called. queued: on_sent tells.
   virtual Sent send(Outgoing &message) = 0;
-  // Takes back a queued message. What has partly left is copied, so that the rest can still follow; in
-  // both cases the caller may reuse header and payload on return. True: nothing of it had left.
+  // May bulk payloads be in the chip's memory, sent and received? Once true, they arrive for as long as the
+  // endpoint lives; false later: not without copies, now.
+  virtual bool carries(const ChipMemory & /*chip*/) const { return false; }
+  // Takes back a queued message. What has partly left is copied, so that the rest can still follow (from a
+  // chip's memory: as zeros); in both cases the caller may reuse header and payload on return, a chip's
+  // behind the copies of that chip. True: nothing of it had left.
   virtual bool cancel(Outgoing &message) = 0;
   // The sink's memory behind `into`, whose payload is on its way from this peer, is needed for something
-  // else: on return nothing writes to it any more. What still comes of the payload is dropped; on_payload
-  // follows as ever.
+  // else: on return nothing writes to it any more, but for a chip's own copies that were started. What still
+  // comes of the payload is dropped; on_payload follows as ever.
   virtual void revoke(Incoming &into) { into.data = nullptr; }
 
   void *user = nullptr;  // the sink's own
@@ -120,6 +128,9 @@ class Transport {
   // arrives as Sink::on_failed with CONNECT_FAILED. Peers that connect to us appear as
   // endpoints in Sink::on_header.
   virtual Endpoint &endpoint(const PeerAddress &peer) = 0;
+  // Finds out whether the chip's memory can be carried. Once, before the first endpoint; the chip's run time
+  // may block.
+  virtual void meet(ChipMemory & /*chip*/) {}
   // Says goodbye on every endpoint behind what is queued. True when all has been flushed and every peer has
   // hung up too; the owner drives the reactor and asks again, or gives up by destroying the transport.
   virtual bool shutdown() = 0;

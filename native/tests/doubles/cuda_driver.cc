@@ -1,4 +1,5 @@
-// What the CUDA device needs of the driver, for tests: a name, and a memfd for exported memory.
+// What the CUDA device needs of the driver, for tests: a name, a memfd for exported memory, and numbers of
+// allocations, which are the addresses' pages of 16 MiB.
 #include <sys/mman.h>
 
 #include <cstdio>
@@ -17,8 +18,16 @@ EXPORT int cuDeviceGetName(char *text, int length, int device) {
 EXPORT int cuDeviceGetAttribute(int *value, int attribute, int device) {
   if (const int programmed = control().called("cuDeviceGetAttribute", "%d of %d", attribute, device))
     return programmed;
-  *value = 1;
+  *value = attribute == 118 ? 0 : 1;  // writes of others are not ordered with the chip's own work
   return 0;
+}
+EXPORT int cuPointerGetAttribute(void *value, int attribute, unsigned long long data) {
+  if (const int programmed = control().called("cuPointerGetAttribute", "%d", attribute)) return programmed;
+  *static_cast<unsigned long long *>(value) = data >> 24;
+  return 0;
+}
+EXPORT int cuFlushGPUDirectRDMAWrites(int target, int scope) {
+  return control().called("cuFlushGPUDirectRDMAWrites", "%d, %d", target, scope);
 }
 EXPORT int cuMemGetHandleForAddressRange(void *handle, unsigned long long data, size_t bytes, int type,
                                          unsigned long long flags) {

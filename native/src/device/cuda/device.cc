@@ -16,6 +16,9 @@ namespace {
 // Of the driver, in cuda.h.
 constexpr int kDmaBufSupported = 124;
 constexpr int kHandleDmaBuf = 1;
+constexpr int kFlushOptions = 117, kFlushByHost = 1;
+constexpr int kWritesOrdering = 118, kOrderedForOwner = 100;
+constexpr int kBufferId = 7;
 
 class CudaAllocation final : public Allocation {
  public:
@@ -35,6 +38,15 @@ class CudaAllocation final : public Allocation {
   const size_t size_;
   const bool pinned_;
 };
+
+Status of_driver(int code, std::string text) {
+  Failure failure;
+  failure.code = DICOMM_DEVICE_FAILED;
+  failure.text = std::move(text);
+  failure.foreign_domain = "cuda driver";
+  failure.foreign_code = code;
+  return Status(std::move(failure));
+}
 
 }  // namespace
 
@@ -62,12 +74,20 @@ Status CudaDevice::open(const CudaMember &member, int index, std::unique_ptr<Dev
   std::unique_ptr<CudaDevice> made(new CudaDevice(chip));
   const CudaCurrent current(*chip);  // makes the chip's context, where that has not been done
   DICOMM_TRY(current.status());
-  int supported = 0;
-  made->exports_dmabuf_ = api->DeviceGetAttribute != nullptr && api->MemGetHandleForAddressRange != nullptr &&
-                          api->DeviceGetAttribute(&supported, kDmaBufSupported, index) == kCudaSuccess &&
-                          supported != 0;
+  made->exports_dmabuf_ =
+      api->MemGetHandleForAddressRange != nullptr && made->attribute(kDmaBufSupported) != 0;
+  made->flushes_card_writes_ = api->FlushGPUDirectRDMAWrites != nullptr &&
+                               (made->attribute(kFlushOptions) & kFlushByHost) != 0 &&
+                               made->attribute(kWritesOrdering) < kOrderedForOwner;
   out = std::move(made);
   return {};
+}
+
+int CudaDevice::attribute(int which) const {
+  const CudaRuntime &api = *chip_->api;
+  int value = 0;
+  if (api.DeviceGetAttribute == nullptr) return 0;
+  return api.DeviceGetAttribute(&value, which, chip_->index) == kCudaSuccess ? value : 0;
 }
 
 std::string CudaDevice::describe() const {
@@ -147,17 +167,27 @@ Status CudaDevice::export_dmabuf(const void *data, size_t bytes, DmaBuf &out) {
   const unsigned long long to = (begin + bytes + page - 1) / page * page;
   int fd = -1;
   const int code = chip_->api->MemGetHandleForAddressRange(&fd, from, to - from, kHandleDmaBuf, 0);
-  if (code != kCudaSuccess) {
-    Failure failure;
-    failure.code = DICOMM_DEVICE_FAILED;
-    failure.text = concat("cuMemGetHandleForAddressRange of ", bytes, " bytes on ", describe());
-    failure.foreign_domain = "cuda driver";
-    failure.foreign_code = code;
-    return Status(std::move(failure));
-  }
+  if (code != kCudaSuccess)
+    return of_driver(code, concat("cuMemGetHandleForAddressRange of ", bytes, " bytes on ", describe()));
   out.fd = fd;
   out.offset = begin - from;
   return {};
+}
+
+uint64_t CudaDevice::allocation_number(const void *data) const {
+  unsigned long long number = 0;
+  const CudaRuntime &api = *chip_->api;
+  if (api.PointerGetAttribute == nullptr) return 0;
+  const int code = api.PointerGetAttribute(&number, kBufferId, reinterpret_cast<unsigned long long>(data));
+  return code == kCudaSuccess ? number : 0;
+}
+
+Status CudaDevice::see_card_writes() {
+  if (!flushes_card_writes_) return {};
+  const CudaCurrent current(*chip_);
+  DICOMM_TRY(current.status());
+  const int code = chip_->api->FlushGPUDirectRDMAWrites(0, kOrderedForOwner);
+  return code == kCudaSuccess ? Status() : of_driver(code, "cuFlushGPUDirectRDMAWrites");
 }
 
 Status CudaDevice::close(int64_t timeout_ns) {

@@ -38,13 +38,18 @@ class CudaDevice final : public Device {
   Status make_stream(std::unique_ptr<Stream> &out) override;
   Status wrap(void *vendor_stream, std::unique_ptr<Stream> &out) override;
   Status export_dmabuf(const void *data, size_t bytes, DmaBuf &out) override;
+  uint64_t allocation_number(const void *data) const override;
+  Status see_card_writes() override;
   Status close(int64_t timeout_ns) override;
 
  private:
   explicit CudaDevice(std::shared_ptr<CudaChip> chip) : chip_(std::move(chip)) {}
+  // An attribute of the driver's, 0 where it cannot be had.
+  int attribute(int which) const;
 
   const std::shared_ptr<CudaChip> chip_;
   bool exports_dmabuf_ = false;
+  bool flushes_card_writes_ = false;
 };
 
 // The chip is the run time's current one on this thread for as long as this lives.

@@ -136,6 +136,8 @@ Status CudaRuntime::find_functions() {
   if (driver && member_.prefix == "cuda") {
     optional("cuDeviceGetAttribute", DeviceGetAttribute);
     optional("cuMemGetHandleForAddressRange", MemGetHandleForAddressRange);
+    optional("cuPointerGetAttribute", PointerGetAttribute);
+    optional("cuFlushGPUDirectRDMAWrites", FlushGPUDirectRDMAWrites);
   }
   return {};
 }

@@ -111,6 +111,8 @@ class CudaRuntime {
   int (*DeviceGetAttribute)(int *value, int attribute, int device) = nullptr;
   int (*MemGetHandleForAddressRange)(void *handle, unsigned long long data, size_t bytes, int type,
                                      unsigned long long flags) = nullptr;
+  int (*PointerGetAttribute)(void *value, int attribute, unsigned long long data) = nullptr;
+  int (*FlushGPUDirectRDMAWrites)(int target, int scope) = nullptr;
 
  private:
   explicit CudaRuntime(const CudaMember &member) : member_(member) {}

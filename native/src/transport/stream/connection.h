@@ -33,7 +33,8 @@ class Connection : public FdHandler {
   virtual void after_fork() = 0;
   // What moves the messages now, where a transport has several ways; else null.
   virtual const char *path() const { return nullptr; }
-  virtual std::string peer_counters() const { return {}; }  // as Endpoint::peer_counters
+  virtual std::string peer_counters() const { return {}; }  // as Endpoint's
+  virtual bool carries(const ChipMemory &) const { return false; }
 
   virtual Sent send(Outgoing &message) = 0;
   // For messages that waited for the connection: queues without sending; then flush.

@@ -157,6 +157,10 @@ std::string StreamEndpoint::peer_counters() const {
   return state_ == State::connected ? connections_[0]->peer_counters() : std::string();
 }
 
+bool StreamEndpoint::carries(const ChipMemory &chip) const {
+  return state_ == State::connected && connections_[0]->carries(chip);
+}
+
 std::string StreamEndpoint::peer_name() const { return concat("process ", process_, " on ", host_); }
 
 // ---- ending ----

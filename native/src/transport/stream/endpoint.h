@@ -61,6 +61,7 @@ class StreamEndpoint final : public Endpoint, private Connection::Owner, private
   TransportLimits limits() const override { return shared_.limits; }
   const char *path() const override;
   std::string peer_counters() const override;
+  bool carries(const ChipMemory &chip) const override;
   Sent send(Outgoing &message) override;
   bool cancel(Outgoing &message) override;
   void revoke(Incoming &into) override;

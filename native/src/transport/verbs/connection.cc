@@ -11,12 +11,13 @@ void VerbsCounters::add(const VerbsCounters &other) {
   direct_bytes += other.direct_bytes;
   staged_bytes += other.staged_bytes;
   socket_bytes += other.socket_bytes;
+  chip_bytes += other.chip_bytes;
 }
 
 std::string VerbsCounters::members() const {
   return concat(", \"links\": ", links, ", \"fallbacks\": ", fallbacks, ", \"retries\": ", retries,
                 ", \"direct_bytes\": ", direct_bytes, ", \"staged_bytes\": ", staged_bytes,
-                ", \"socket_bytes\": ", socket_bytes);
+                ", \"socket_bytes\": ", socket_bytes, ", \"chip_bytes\": ", chip_bytes);
 }
 
 VerbsConnection::VerbsConnection(StreamShared &shared, VerbsShared &verbs, Owner &owner, UniqueFd fd)
@@ -43,6 +44,7 @@ void VerbsConnection::close() {
   shared_.reactor.cancel(retry_);
   shared_.reactor.cancel(attempt_deadline_);
   fd_.reset();
+  open_.reset();
   --shared_.counters.connections;
   if (link_) link_->close(completions_);
   link_.reset();
@@ -55,6 +57,11 @@ void VerbsConnection::after_fork() { fd_.reset(); }
 const char *VerbsConnection::path() const {
   if (carrier_ == Carrier::socket) return "tcp";
   return direct_ ? "rdma-direct" : "rdma-staged";
+}
+
+bool VerbsConnection::carries(const ChipMemory &) const {
+  return chip_direct_ && direct_ && verbs_.chip.way() != ChipReach::Way::none && carrier_ == Carrier::link &&
+         usable();
 }
 
 void VerbsConnection::want_output() {
@@ -111,7 +118,7 @@ void VerbsConnection::say_goodbye() {
 
 // The peer has sent its last. Ours goes out first, and is answered, when we are leaving too.
 bool VerbsConnection::parted() const {
-  if (!peer_goodbye_ || !stream_.idle()) return false;
+  if (!peer_goodbye_ || !stream_.idle() || !arrived_.empty()) return false;
   return goodbye_ == Goodbye::none || goodbye_ == Goodbye::answered;
 }
 
@@ -138,6 +145,24 @@ bool VerbsConnection::lend(Lent &lent, StagingPool &pool, uint32_t port, const s
   const Status status = pool.take(port, lent.staging);
   if (!status.ok()) fail(status);
   return lent.staging != nullptr;
+}
+
+// The chip's own memory. False: the card cannot, and it goes through a bounce.
+bool VerbsConnection::lend_chip(Lent &lent, uint32_t port, const std::byte *data, size_t bytes, int access) {
+  if (lent.any()) return true;
+  if (!chip_direct_ || !direct_) return false;
+  const Status status = verbs_.regions.open(port, data, bytes, access, lent.region, &verbs_.chip);
+  if (status.ok()) return true;
+  log(concat("a chip's memory goes through the host's from here on: ", status.sentence()));
+  chip_direct_ = false;
+  return false;
+}
+
+// Null: the connection has failed.
+ChipMemory::Bounce VerbsConnection::bounce(ChipMemory &chip, size_t bytes) {
+  ChipMemory::Bounce made = chip.bounce(bytes);
+  if (!made) fail(Status::make(DICOMM_NO_MEMORY, "no ", bytes, " bytes of pinned host memory"));
+  return made;
 }
 
 }  // namespace dicomm

@@ -14,15 +14,18 @@
 // new epoch begins with half the frames under way.
 //
 // Small messages are copied into frames. A large one is offered; the receiver grants a place, its destination
-// registered (rdma-direct) or a staging buffer (rdma-staged), into which the sender writes.
+// registered (rdma-direct) or a staging buffer (rdma-staged), into which the sender writes. A payload in a
+// chip's memory is always offered; what the card does not move of it passes through a bounce in host memory.
 #pragma once
 
 #include <algorithm>
 #include <deque>
 #include <functional>
+#include <list>
 #include <optional>
 #include <string>
 
+#include "transport/chip_memory.h"
 #include "transport/stream/message_connection.h"
 #include "transport/verbs/link.h"
 #include "transport/verbs/record_stream.h"
@@ -36,6 +39,7 @@ struct VerbsCounters {
   uint64_t fallbacks = 0;  // to the socket, from queue pairs that worked before
   uint64_t retries = 0;    // attempts after a failure
   uint64_t direct_bytes = 0, staged_bytes = 0, socket_bytes = 0;  // of large payloads sent
+  uint64_t chip_bytes = 0;                                        // of direct_bytes: from a chip's memory
 
   void add(const VerbsCounters &other);
   std::string members() const;  // of JSON, each preceded by a comma
@@ -49,7 +53,8 @@ struct VerbsShared {
   Ports ports;
   StagingPool staging_out{ports, 16}, staging_in{ports, 16};
   RegionCache regions{ports, 4096, size_t{4} << 30};  // so many payloads of full size
-  VerbsCounters closed;                               // of connections that are no more
+  ChipReach chip;
+  VerbsCounters closed;  // of connections that are no more
   std::function<void(const std::string &)> log;
   std::vector<VerbsConnection *> connections;  // open ones
 };
@@ -65,6 +70,7 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
   const char *path() const override;
   const VerbsCounters &counted() const { return counters_; }
   std::string peer_counters() const override { return counters_.members(); }
+  bool carries(const ChipMemory &chip) const override;
   Sent send(Outgoing &message) override;
   void flush() override;
   Canceled cancel(Outgoing &message) override;
@@ -95,6 +101,8 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
     enum { free, offered, granted, writing, streaming } state = free;
     Outgoing *message = nullptr;  // null: canceled
     std::vector<std::byte> copy;  // of a canceled one's payload
+    ChipMemory::Bounce bounce;    // of one in a chip's memory, which was not sent from there
+    bool fetching = false;        // the chip copies into it
     size_t size = 0;
     Grant grant{};
     Lent lent;
@@ -104,7 +112,13 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
     Header header{};
     size_t size = 0;
     Incoming *into = nullptr;
+    ChipMemory::Bounce bounce;  // for a chip's memory, where the card does not write to that
     Lent lent;
+  };
+  struct Arrived {  // a payload that the chip copies from its bounce
+    Header header;
+    size_t size;
+    Incoming *into;
   };
 
   bool poll() override;
@@ -117,6 +131,8 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
   bool parted() const;
   void end_of_stream(const Status &why);
   bool lend(Lent &lent, StagingPool &pool, uint32_t port, const std::byte *data, size_t bytes, int access);
+  bool lend_chip(Lent &lent, uint32_t port, const std::byte *data, size_t bytes, int access);
+  ChipMemory::Bounce bounce(ChipMemory &chip, size_t bytes);
 
   // connection_out.cc
   bool idle() const;
@@ -130,6 +146,7 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
   void write_granted();
   bool write(Out &out);
   const std::byte *payload_of(const Out &out) const;
+  bool fetch(Out &out);
   void sent(Out &out);
   void acknowledge();
   void withdraw_grants(uint32_t pending);
@@ -144,6 +161,8 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
   bool grant(uint32_t slot);
   void grant_waiting();
   bool complete(In &in);
+  bool arrived(const Header &header, size_t size, Incoming *into, ChipMemory::Bounce bounce);
+  void answer_goodbye();
   bool refuse(const std::string &what);
   bool on_record(const RecordHead &head, const std::byte *body) override;
   bool on_payload_begins(uint32_t slot, size_t bytes) override;
@@ -197,6 +216,8 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
   Nanos pause_ = 0;  // before the next attempt
   Nanos used_since_ = 0;
   bool direct_;
+  bool chip_direct_ = true;
+  std::shared_ptr<void> open_ = std::make_shared<char>();  // listens for the chip's copies
 
   Carrier carrier_ = Carrier::none;  // of what we send
   bool receives_from_link_ = false;
@@ -207,10 +228,12 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
   size_t rest_put_ = 0;
   std::array<Out, kVerbsSlots> outs_;
   std::array<In, kVerbsSlots> ins_;
+  std::list<Arrived> arrived_;
   uint32_t next_pair_ = 0;
   enum class Goodbye { none, wanted, written, answered } goodbye_ = Goodbye::none;
 
   Incoming *incoming_ = nullptr;  // a message in frames
+  ChipMemory::Bounce incoming_bounce_;
   Header header_{};
   size_t payload_size_ = 0, payload_read_ = 0;
   uint32_t streaming_slot_ = 0;

@@ -48,8 +48,7 @@ bool VerbsConnection::on_frame(const FrameHead &head, const std::byte *body) {
     }
     case FrameKind::goodbye:
       peer_goodbye_ = true;
-      stream_.push(RecordKind::farewell, 0);
-      want_output();
+      answer_goodbye();
       return true;
     default:
       return refuse("a frame of an unknown kind");
@@ -65,16 +64,49 @@ bool VerbsConnection::begin_message(const std::byte *body, size_t bytes) {
   payload_size_ = size;
   payload_read_ = 0;
   if (!announce(header_, size, incoming_)) return false;
+  if (incoming_->chip != nullptr && incoming_->data != nullptr && size > 0) {
+    incoming_bounce_ = bounce(*incoming_->chip, size);
+    if (!incoming_bounce_) return false;
+  }
   return more(body + kHeaderBytes + sizeof(size), bytes - kHeaderBytes - sizeof(size));
 }
 
 bool VerbsConnection::more(const std::byte *body, size_t bytes) {
   if (incoming_ == nullptr || bytes > payload_size_ - payload_read_) return refuse("more of no message");
-  if (incoming_->data != nullptr && bytes > 0) std::memcpy(incoming_->data + payload_read_, body, bytes);
+  std::byte *const into = incoming_bounce_ ? incoming_bounce_.get() : incoming_->data;
+  if (into != nullptr && bytes > 0) std::memcpy(into + payload_read_, body, bytes);
   payload_read_ += bytes;
   if (payload_read_ < payload_size_) return true;
-  deliver(header_, payload_size_, std::exchange(incoming_, nullptr));
-  return fd_.valid();
+  return arrived(header_, payload_size_, std::exchange(incoming_, nullptr),
+                 std::exchange(incoming_bounce_, nullptr));
+}
+
+// All of it is there, in its bounce if it has one.
+bool VerbsConnection::arrived(const Header &header, size_t size, Incoming *into, ChipMemory::Bounce bounce) {
+  if (!bounce || into->data == nullptr) {
+    deliver(header, size, into);
+    return fd_.valid();
+  }
+  const auto entry = arrived_.insert(arrived_.end(), {header, size, into});
+  const auto copied = [this, entry](const Status &status) {
+    const Arrived there = *entry;
+    arrived_.erase(entry);
+    if (!status.ok()) return fail(status);
+    deliver(there.header, there.size, there.into);
+    if (fd_.valid() && peer_goodbye_) answer_goodbye();
+  };
+  const Status started = into->chip->to_chip(into->data, std::move(bounce), size, open_, copied);
+  if (started.ok()) return true;
+  arrived_.erase(entry);
+  fail(started);
+  return false;
+}
+
+// They hang up when they read it: not before all that came has been handed on.
+void VerbsConnection::answer_goodbye() {
+  if (!arrived_.empty()) return;
+  stream_.push(RecordKind::farewell, 0);
+  want_output();
 }
 
 // ---- large messages ----
@@ -109,16 +141,25 @@ void VerbsConnection::grant_waiting() {
 bool VerbsConnection::grant(uint32_t slot) {
   if (!window_open()) return false;
   In &in = ins_[slot];
+  constexpr int kWritable = ibv::access_local_write | ibv::access_remote_write;
+  const bool of_chip = in.into->chip != nullptr && in.into->data != nullptr;
   Grant grant{slot, 0, 0, 0, 0};
+  uint32_t port = 0;
+  bool by_card = false;
   if (receives_from_link_) {
     if (!usable()) return false;
     grant.epoch = epoch_;
     grant.queue_pair = 1 + next_pair_ % (link_->pairs() - 1);
-    const uint32_t port = link_->port_of(grant.queue_pair);
-    std::byte *const data = in.into->data;
-    if (!lend(in.lent, verbs_.staging_in, port, data, in.size,
-              ibv::access_local_write | ibv::access_remote_write))
-      return false;
+    port = link_->port_of(grant.queue_pair);
+    by_card = of_chip && !in.bounce && lend_chip(in.lent, port, in.into->data, in.size, kWritable);
+  }
+  if (of_chip && !in.bounce && !by_card) {
+    in.bounce = bounce(*in.into->chip, in.size);
+    if (!in.bounce) return false;
+  }
+  if (receives_from_link_) {
+    std::byte *const data = in.bounce ? in.bounce.get() : in.into->data;
+    if (!lend(in.lent, verbs_.staging_in, port, data, in.size, kWritable)) return false;
     const bool direct = in.lent.region.valid();
     grant.rkey = direct ? in.lent.region->rkey : in.lent.staging->region(port)->rkey;
     grant.address = reinterpret_cast<uint64_t>(direct ? data : in.lent.staging->data());
@@ -144,12 +185,11 @@ bool VerbsConnection::on_grant(const Grant &grant) {
 }
 
 bool VerbsConnection::complete(In &in) {
-  if (in.lent.staging != nullptr && in.into->data != nullptr)
-    std::memcpy(in.into->data, in.lent.staging->data(), in.size);
+  std::byte *const into = in.bounce ? in.bounce.get() : in.into->data;
+  if (in.lent.staging != nullptr && into != nullptr) std::memcpy(into, in.lent.staging->data(), in.size);
   in.lent.give_back(verbs_.staging_in);
   in.state = In::free;
-  deliver(in.header, in.size, std::exchange(in.into, nullptr));
-  return fd_.valid();
+  return arrived(in.header, in.size, std::exchange(in.into, nullptr), std::exchange(in.bounce, nullptr));
 }
 
 void VerbsConnection::revoke(Incoming &into) {
@@ -211,7 +251,10 @@ bool VerbsConnection::on_payload_begins(uint32_t slot, size_t bytes) {
   return true;
 }
 
-std::byte *VerbsConnection::payload_destination() { return ins_[streaming_slot_].into->data; }
+std::byte *VerbsConnection::payload_destination() {
+  const In &in = ins_[streaming_slot_];
+  return in.bounce ? in.bounce.get() : in.into->data;
+}
 
 bool VerbsConnection::on_payload_ends() { return complete(ins_[streaming_slot_]); }
 

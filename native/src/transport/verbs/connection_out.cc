@@ -13,7 +13,7 @@ bool VerbsConnection::idle() const {
 
 Sent VerbsConnection::send(Outgoing &message) {
   message.progress = 0;
-  const bool small = message.lane == Lane::control || message.size <= kFirstRoom;
+  const bool small = message.lane == Lane::control || (message.size <= kFirstRoom && message.chip == nullptr);
   if (carrier_ == Carrier::none || !idle() || !small || goodbye_ != Goodbye::none || !fd_.valid()) {
     enqueue(message);
     if (!polling_ && fd_.valid()) write_queued();
@@ -122,7 +122,7 @@ bool VerbsConnection::write_queued() {
       MessageQueue &queue = control_.empty() ? bulk_ : control_;
       if (queue.empty()) break;
       Outgoing &first = *queue.front();
-      if (first.lane == Lane::bulk && first.size > kFirstRoom) {
+      if (first.lane == Lane::bulk && (first.size > kFirstRoom || first.chip != nullptr)) {
         if (!offer(first)) break;
         queue.pop();
         continue;
@@ -156,6 +156,7 @@ bool VerbsConnection::offer(Outgoing &message) {
 }
 
 const std::byte *VerbsConnection::payload_of(const Out &out) const {
+  if (out.bounce) return out.bounce.get();
   return out.message != nullptr ? out.message->data : out.copy.data();
 }
 
@@ -167,7 +168,10 @@ void VerbsConnection::write_granted() {
 // False: not now.
 bool VerbsConnection::write(Out &out) {
   const uint32_t slot = out.grant.slot;
+  const bool of_chip = out.message != nullptr && out.message->chip != nullptr && !out.bounce;
+  if (out.fetching) return true;  // and then it comes here again
   if (out.grant.epoch == 0) {
+    if (of_chip) return fetch(out);
     out.state = Out::streaming;
     counters_.socket_bytes += out.size;
     stream_.push_payload(slot, payload_of(out), out.size);
@@ -177,6 +181,7 @@ bool VerbsConnection::write(Out &out) {
   if (!usable() || out.grant.epoch != epoch_) return false;
   const uint32_t port = link_->port_of(out.grant.queue_pair);
   const std::byte *data = payload_of(out);
+  if (of_chip && !lend_chip(out.lent, port, data, out.size, 0)) return fetch(out);
   if (!lend(out.lent, verbs_.staging_out, port, data, out.size, 0)) return false;
   const bool direct = out.lent.region.valid();
   if (!direct) {
@@ -188,7 +193,24 @@ bool VerbsConnection::write(Out &out) {
   if (error == ENOMEM) return false;
   if (error != 0) return drop_link(Status::from_errno(error, "ibv_post_send").sentence()), false;
   (direct ? counters_.direct_bytes : counters_.staged_bytes) += out.size;
+  if (of_chip) counters_.chip_bytes += out.size;
   out.state = Out::writing;
+  return true;
+}
+
+// From the chip's memory into a bounce. False: the connection has failed.
+bool VerbsConnection::fetch(Out &out) {
+  ChipMemory &chip = *out.message->chip;
+  out.bounce = bounce(chip, out.size);
+  if (!out.bounce) return false;
+  const auto fetched = [this, &out](const Status &status) {
+    out.fetching = false;
+    if (!status.ok()) return fail(status);
+    shared_.reactor.kick();
+  };
+  const Status started = chip.to_host(out.bounce, out.message->data, out.size, open_, fetched);
+  if (!started.ok()) return fail(started), false;
+  out.fetching = true;
   return true;
 }
 
@@ -196,6 +218,7 @@ void VerbsConnection::sent(Out &out) {
   out.lent.give_back(verbs_.staging_out);
   out.state = Out::free;
   out.copy = {};
+  out.bounce.reset();
   count_sent(out.size);
   if (Outgoing *const message = std::exchange(out.message, nullptr)) sent_.push(*message);
 }
@@ -228,10 +251,13 @@ VerbsConnection::Canceled VerbsConnection::cancel(Outgoing &message) {
   if (control_.remove(message) || bulk_.remove(message)) return Canceled::unsent;
   for (Out &out : outs_) {
     if (out.message != &message) continue;
-    out.copy.assign(message.data, message.data + message.size);
+    if (message.chip != nullptr)
+      out.copy.assign(message.size, std::byte{0});
+    else
+      out.copy.assign(message.data, message.data + message.size);
     out.message = nullptr;
     const auto slot = static_cast<uint32_t>(&out - outs_.data());
-    if (out.state == Out::streaming) stream_.move_payload(slot, out.copy.data());
+    if (out.state == Out::streaming) stream_.move_payload(slot, payload_of(out));
     // The card may still read the message's own memory: it has to stop before the caller reuses that.
     const auto done = [&](const Completion &c) { return c.work == Work::write && c.index == slot; };
     if (out.state == Out::writing && out.lent.region.valid() && !await_completion(done))

@@ -131,6 +131,15 @@ Status VerbsPort::register_memory(void *data, size_t bytes, int access, ibv::Mr 
   return Status::from_errno(error, concat("ibv_reg_mr of ", bytes, " bytes on ", describe(), advice));
 }
 
+Status VerbsPort::register_dmabuf(int fd, uint64_t offset, const void *data, size_t bytes, int access,
+                                  ibv::Mr *&out) const {
+  if (call().reg_dmabuf_mr == nullptr)
+    return Status::make(DICOMM_NOT_SUPPORTED, "libibverbs has no ibv_reg_dmabuf_mr: rdma-core 34 has");
+  out = call().reg_dmabuf_mr(pd_, offset, bytes, reinterpret_cast<uint64_t>(data), fd, access);
+  if (out != nullptr) return {};
+  return Status::from_errno(errno, concat("ibv_reg_dmabuf_mr of ", bytes, " bytes on ", describe()));
+}
+
 void VerbsPort::deregister(ibv::Mr *region) const {
   if (usable()) call().dereg_mr(region);
 }

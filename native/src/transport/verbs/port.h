@@ -46,6 +46,9 @@ class VerbsPort {
   // May block while pages are pinned. Where too much is pinned already it asks for room, once. The failure
   // says what to do about a low RLIMIT_MEMLOCK.
   Status register_memory(void *data, size_t bytes, int access, ibv::Mr *&out) const;
+  // Memory behind a dma-buf; `data` is what work requests will call its first byte.
+  Status register_dmabuf(int fd, uint64_t offset, const void *data, size_t bytes, int access,
+                         ibv::Mr *&out) const;
   void deregister(ibv::Mr *region) const;
   // `make_room` unpins what is not needed; false: there is no such thing.
   void on_shortage(std::function<bool()> make_room) { make_room_ = std::move(make_room); }

@@ -38,18 +38,24 @@ void RegionCache::start() {
   for (const auto &port : ports_) port->on_shortage([this] { return give_up_idle(); });
 }
 
-Status RegionCache::open(size_t port, const std::byte *data, size_t bytes, int access, Region &out) {
+Status RegionCache::open(size_t port, const std::byte *data, size_t bytes, int access, Region &out,
+                         const ChipReach *chip) {
   out.reset();
-  const bool settled = watch_.settled();
+  if (chip != nullptr && chip->way() == ChipReach::Way::host_memory) chip = nullptr;
+  const uint64_t allocation = chip != nullptr ? chip->allocation_of(data, bytes) : 0;
+  const bool known = chip != nullptr ? allocation != 0 : watch_.settled();
   sweep();
   const auto begin = reinterpret_cast<uintptr_t>(data);
   Entries::iterator entry;
-  if (settled && find(port, begin, begin + bytes, access, entry)) {
+  if (known && find(port, begin, begin + bytes, access, allocation, entry)) {
     ++counters_.hits;
     if (entry->second.users == 0) idle_.erase(entry->second.idle);
   } else {
     ++counters_.misses;
-    DICOMM_TRY(add(port, data, bytes, access, entry));
+    if (chip != nullptr)
+      DICOMM_TRY(add_of_chip(port, data, bytes, access, *chip, allocation, entry));
+    else
+      DICOMM_TRY(add(port, data, bytes, access, entry));
   }
   ++entry->second.users;
   out.cache_ = this;
@@ -57,15 +63,22 @@ Status RegionCache::open(size_t port, const std::byte *data, size_t bytes, int a
   return {};
 }
 
-bool RegionCache::find(size_t port, uintptr_t begin, uintptr_t end, int access,
-                       Entries::iterator &out) const {
-  const Entries &entries = entries_;
-  for (auto at = entries.upper_bound({port, begin}); at != entries.begin();) {
+// allocation: 0 for the host's memory. What is found of another allocation is let go.
+bool RegionCache::find(size_t port, uintptr_t begin, uintptr_t end, int access, uint64_t allocation,
+                       Entries::iterator &out) {
+  for (auto at = entries_.upper_bound({port, begin}); at != entries_.begin();) {
     --at;
-    const auto &[key, entry] = *at;
-    if (key.first != port || key.second + longest_ < end) return false;
-    if (!entry.watch || entry.end < end || (access & ~entry.access) != 0) continue;
-    out = by_watch_[*entry.watch];
+    Entry &entry = at->second;
+    if (at->first.first != port || at->first.second + longest_ < end) return false;
+    if (!entry.kept() || entry.end <= begin) continue;
+    if (entry.allocation != allocation) {
+      const auto gone = at++;
+      ++counters_.invalidations;
+      lose(gone);
+      continue;
+    }
+    if (entry.end < end || (access & ~entry.access) != 0) continue;
+    out = at;
     return true;
   }
   return false;
@@ -78,7 +91,7 @@ Status RegionCache::add(size_t port, const std::byte *data, size_t bytes, int ac
   Entry entry;
   // Watched before it is registered, so that no change is missed.
   MappingWatch::Id id = 0;
-  if (make_place(last - first) && watch_.watch(first, last, id).ok()) {
+  if (why_not_.empty() && make_place(last - first) && watch_.watch(first, last, id).ok()) {
     entry.watch = id;
     begin = first;
     end = last;
@@ -101,14 +114,31 @@ Status RegionCache::add(size_t port, const std::byte *data, size_t bytes, int ac
   out = entries_.emplace(std::pair{port, begin}, entry);
   if (!entry.watch) return {};
   by_watch_[*entry.watch] = out;
-  ++kept_;
-  kept_bytes_ += end - begin;
-  longest_ = std::max(longest_, end - begin);
+  keep(out);
   return {};
 }
 
+Status RegionCache::add_of_chip(size_t port, const std::byte *data, size_t bytes, int access,
+                                const ChipReach &chip, uint64_t allocation, Entries::iterator &out) {
+  const auto begin = reinterpret_cast<uintptr_t>(data);
+  Entry entry;
+  if (allocation != 0 && make_place(bytes)) entry.allocation = allocation;
+  entry.end = begin + bytes;
+  entry.access = entry.kept() ? access | kBothWays : access;
+  DICOMM_TRY(chip.register_memory(*ports_[port], data, bytes, entry.access, entry.mr));
+  out = entries_.emplace(std::pair{port, begin}, entry);
+  if (entry.kept()) keep(out);
+  return {};
+}
+
+void RegionCache::keep(Entries::iterator entry) {
+  const size_t bytes = entry->second.end - entry->first.second;
+  ++kept_;
+  kept_bytes_ += bytes;
+  longest_ = std::max(longest_, bytes);
+}
+
 bool RegionCache::make_place(size_t bytes) {
-  if (!why_not_.empty()) return false;
   while (kept_ == most_ || kept_bytes_ + bytes > most_bytes_) {
     if (idle_.empty()) return false;
     remove(idle_.front());
@@ -126,17 +156,20 @@ void RegionCache::sweep() {
   MappingWatch::Id id = 0;
   while (watch_.take_gone(id)) {
     ++counters_.invalidations;
-    const Entries::iterator entry = by_watch_[id];
-    if (entry->second.users == 0)
-      remove(entry);
-    else
-      forget(entry);
+    lose(by_watch_[id]);
   }
+}
+
+void RegionCache::lose(Entries::iterator entry) {
+  if (entry->second.users == 0)
+    remove(entry);
+  else
+    forget(entry);
 }
 
 // The last user is gone.
 void RegionCache::leave(Entries::iterator entry) {
-  if (entry->second.watch)
+  if (entry->second.kept())
     entry->second.idle = idle_.insert(idle_.end(), entry);
   else
     remove(entry);
@@ -144,14 +177,15 @@ void RegionCache::leave(Entries::iterator entry) {
 
 // No new user gets it.
 void RegionCache::forget(Entries::iterator entry) {
-  watch_.unwatch(*entry->second.watch);
+  if (entry->second.watch) watch_.unwatch(*entry->second.watch);
   entry->second.watch.reset();
+  entry->second.allocation = 0;
   --kept_;
   kept_bytes_ -= entry->second.end - entry->first.second;
 }
 
 void RegionCache::remove(Entries::iterator entry) {
-  if (entry->second.watch) {
+  if (entry->second.kept()) {
     forget(entry);
     idle_.erase(entry->second.idle);
   }

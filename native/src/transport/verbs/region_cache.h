@@ -8,6 +8,10 @@
 // shares a page with a message, and go on being able to after the message. What cannot be watched is
 // registered as it is, for one message.
 //
+// A chip's memory is not watched: its registration goes to new users as long as the chip's run time says that
+// the same allocation is at the address (Device::allocation_number), and goes when another is found there, or
+// when room is needed. Until then it keeps memory in use that the trainer has freed.
+//
 // Not here: joining of neighbours into one registration.
 #pragma once
 
@@ -21,7 +25,7 @@
 #include <vector>
 
 #include "base/mapping_watch.h"
-#include "transport/verbs/port.h"
+#include "transport/verbs/chip_reach.h"
 
 namespace dicomm {
 
@@ -58,12 +62,14 @@ class RegionCache {
   RegionCache(const RegionCache &) = delete;
   RegionCache &operator=(const RegionCache &) = delete;
 
-  // Before this, and where memory cannot be watched, nothing is kept. The ports are all there.
+  // Before this, and where memory cannot be watched, nothing is kept of the host's. The ports are all there.
   void start();
   // Empty when start() could; else why not.
   const std::string &why_not() const { return why_not_; }
-  // `access`: what the message needs, none for reading. The failure is ibv_reg_mr's.
-  Status open(size_t port, const std::byte *data, size_t bytes, int access, Region &out);
+  // `access`: what the message needs, none for reading. The failure is ibv_reg_mr's. chip: whose memory it
+  // is, if it is a chip's.
+  Status open(size_t port, const std::byte *data, size_t bytes, int access, Region &out,
+              const ChipReach *chip = nullptr);
   // Drops what is gone. Due when the descriptor news(), if not -1, is readable.
   void sweep();
   int news() const { return watch_.news(); }
@@ -81,13 +87,22 @@ class RegionCache {
     int access = 0;
     ibv::Mr *mr = nullptr;
     uint32_t users = 0;
-    std::optional<MappingWatch::Id> watch = {};  // while it may be given to new users
+    // One of these while it may be given to new users.
+    std::optional<MappingWatch::Id> watch = {};
+    uint64_t allocation = 0;  // of a chip
     std::list<Entries::iterator>::iterator idle = {};
+
+    bool kept() const { return watch.has_value() || allocation != 0; }
   };
 
-  bool find(size_t port, uintptr_t begin, uintptr_t end, int access, Entries::iterator &out) const;
+  bool find(size_t port, uintptr_t begin, uintptr_t end, int access, uint64_t allocation,
+            Entries::iterator &out);
   Status add(size_t port, const std::byte *data, size_t bytes, int access, Entries::iterator &out);
+  Status add_of_chip(size_t port, const std::byte *data, size_t bytes, int access, const ChipReach &chip,
+                     uint64_t allocation, Entries::iterator &out);
+  void keep(Entries::iterator entry);
   bool make_place(size_t bytes);
+  void lose(Entries::iterator entry);
   void leave(Entries::iterator entry);
   void forget(Entries::iterator entry);
   void remove(Entries::iterator entry);
@@ -100,8 +115,8 @@ class RegionCache {
   Entries entries_;
   std::list<Entries::iterator> idle_;        // longest unused first
   std::vector<Entries::iterator> by_watch_;  // by MappingWatch::Id
-  size_t kept_ = 0, kept_bytes_ = 0;         // of entries with a watch
-  size_t longest_ = 0;                       // of all ever kept
+  size_t kept_ = 0, kept_bytes_ = 0;
+  size_t longest_ = 0;  // of all ever kept
   Counters counters_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "base/json.h"
 #include "transport/stream/interface.h"
 #include "transport/verbs/gid.h"
 
@@ -105,8 +106,12 @@ std::string VerbsTransport::counters() const {
   std::string ports;
   for (const auto &port : verbs_.ports)
     ports += concat(ports.empty() ? "\"" : ", \"", port->describe(), "\"");
-  return concat(StreamTransport::counters(), all.members(), verbs_.regions.members(), ", \"ports\": [", ports,
-                "]");
+  return concat(StreamTransport::counters(), all.members(), verbs_.regions.members(),
+                ", \"chip_memory\": ", json_string(verbs_.chip.words()), ", \"ports\": [", ports, "]");
+}
+
+void VerbsTransport::meet(ChipMemory &chip) {
+  if (verbs_.settings.direct) verbs_.chip.find_out(verbs_.ports, chip.device());
 }
 
 // The parent's device: nothing is said to it here, and its descriptors are closed with the rest at exec.

@@ -27,6 +27,7 @@ class VerbsTransport final : public StreamTransport {
   std::string address() const override;
   std::string counters() const override;
   void after_fork() override;
+  void meet(ChipMemory &chip) override;
 
  private:
   class PortHandler;
