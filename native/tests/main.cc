@@ -8,7 +8,7 @@
 
 namespace {
 
-constexpr unsigned kLimitSeconds = 120;  // per test case; generous because sanitizers are slow
+constexpr unsigned kLimitSeconds = 240;  // per test case; generous because sanitizers are slow
 const char *running = "";
 
 void too_slow(int) {

@@ -16,10 +16,14 @@ namespace dicomm::test {
 
 inline constexpr int64_t kSecondNs = 1000000000;
 
+// What a test wants of its ranks' contexts beyond the usual.
+using Adjust = std::function<void(int rank, dicomm_context_options &options)>;
+
 // One rank's hold on the library, closed in order at the end of its scope.
 class Rank {
  public:
-  Rank(const std::string &folder, int rank, int size, uint32_t sockets = 1, const char *algorithms = "") {
+  Rank(const std::string &folder, int rank, int size, uint32_t sockets = 1, const char *algorithms = "",
+       const Adjust &adjust = {}) {
     dicomm_store_options store_options{};
     store_options.size = sizeof store_options;
     REQUIRE(dicomm_store_open(("file://" + folder).c_str(), &store_options, &store_) == DICOMM_OK);
@@ -28,6 +32,7 @@ class Rank {
     context.interface = "127.0.0.1";
     context.sockets_per_peer = sockets;
     context.spin_ns = -1;
+    if (adjust) adjust(rank, context);
     REQUIRE(dicomm_context_create(&context, &context_) == DICOMM_OK);
     dicomm_comm_options options{};
     options.size = sizeof options;
@@ -54,6 +59,12 @@ class Rank {
     context_ = nullptr;
   }
 
+  std::string context_info() const {
+    std::string text(dicomm_context_info(context_, nullptr, 0) + 256, 0);
+    dicomm_context_info(context_, text.data(), text.size());
+    return text;
+  }
+
   dicomm_comm *comm = nullptr;
 
  private:
@@ -63,13 +74,13 @@ class Rank {
 
 // Calls body(Rank &, rank) on `size` threads and returns when all have.
 inline void run_ranks(int size, const std::function<void(Rank &, int)> &body, uint32_t sockets = 1,
-                      const char *algorithms = "") {
+                      const char *algorithms = "", const Adjust &adjust = {}) {
   char folder[] = "/tmp/dicomm-test-XXXXXX";
   REQUIRE(mkdtemp(folder) != nullptr);
   std::vector<std::thread> threads;
   for (int r = 0; r < size; ++r) {
     threads.emplace_back([&, r] {
-      Rank rank(folder, r, size, sockets, algorithms);
+      Rank rank(folder, r, size, sockets, algorithms, adjust);
       body(rank, r);
     });
   }

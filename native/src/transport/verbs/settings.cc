@@ -41,6 +41,10 @@ Status set(std::string_view name, std::string_view value, VerbsSettings &out) {
       out.devices.emplace_back(device);
       return Status();
     });
+  if (name == "library") {
+    out.library = value;
+    return {};
+  }
   if (name == "gid_index") return number(name, value, 0, 255, out.gid_index);
   if (name == "pkey_index") return number(name, value, 0, 65535, out.pkey_index);
   if (name == "service_level") return number(name, value, 0, 15, out.service_level);
@@ -50,9 +54,10 @@ Status set(std::string_view name, std::string_view value, VerbsSettings &out) {
   if (name == "mtu") return number(name, value, 256, 4096, out.mtu);
   if (name == "queue_pairs") return number(name, value, 1, 8, out.queue_pairs);
   if (name == "queue_depth") return number(name, value, 8, 1024, out.queue_depth);
-  return Status::make(DICOMM_INVALID_ARGUMENT, "RDMA setting '", name,
-                      "' is not one of: devices gid_index pkey_index service_level traffic_class timeout "
-                      "retry_count mtu queue_pairs queue_depth");
+  return Status::make(
+      DICOMM_INVALID_ARGUMENT, "RDMA setting '", name,
+      "' is not one of: devices library gid_index pkey_index service_level traffic_class timeout "
+      "retry_count mtu queue_pairs queue_depth");
 }
 
 }  // namespace

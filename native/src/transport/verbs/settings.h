@@ -29,7 +29,7 @@ struct VerbsSettings {
   bool tcp = true;            // over the socket, while RDMA does not work
 };
 
-// "devices=mlx5_0:1+mlx5_1, timeout=20": names above but for library and the last three. INVALID_ARGUMENT
+// "devices=mlx5_0:1+mlx5_1, timeout=20": names above but for the last three. INVALID_ARGUMENT
 // names what is unknown or out of range.
 Status parse_verbs_settings(const std::string &text, VerbsSettings &out);
 
