@@ -279,6 +279,14 @@ TEST_CASE("device memory is exported by whole pages") {
   CHECK(without->close(kSecond).ok());
 }
 
+TEST_CASE("a chip has the bus address that every process sees") {
+  auto device = cuda();
+  CHECK(device->bus_address() == "0000:02:00.0");
+  double_control("cuda")->results["DeviceGetPCIBusId"] = 801;
+  CHECK(device->bus_address().empty());
+  CHECK(device->close(kSecond).ok());
+}
+
 TEST_CASE("what cards wrote is flushed where the chip asks for it, and allocations are told apart") {
   auto device = cuda();
   auto *driver = double_control("cuda_driver");

@@ -25,6 +25,13 @@ std::string processor_name() {
   return "";  // not every architecture has such a line
 }
 
+// Of the running kernel: containers on one host have it in common, and no two hosts do.
+std::string boot_id() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
+}
+
 ChipInfo host_processors() {
   ChipInfo chip;
   utsname system{};
@@ -70,6 +77,8 @@ ChipInfo chip_of(const ChipOptions &options, const Device &device, const Ccl &cc
   }
   chip.send_recv = library.send_recv;
   chip.converts = device.capabilities().reduces;
+  if (const std::string bus = device.bus_address(); !bus.empty())
+    chip.id = concat("PCI ", bus, " of boot ", boot_id());
   return chip;
 }
 

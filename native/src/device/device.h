@@ -95,6 +95,8 @@ class Device {
   virtual int index() const = 0;             // as the vendor counts in this process
   virtual std::string describe() const = 0;  // model and memory, for people
   virtual DeviceCapabilities capabilities() const = 0;
+  // Its place on this host, as "0000:17:00.0", the same in every process; "": not known.
+  virtual std::string bus_address() const { return ""; }
 
   // May block. NO_MEMORY leaves nothing allocated.
   virtual Status allocate(size_t bytes, std::unique_ptr<Allocation> &out) = 0;

@@ -24,7 +24,7 @@ struct ChipInfo {
   bool send_recv = false;  // its library has point-to-point calls
   bool converts = false;   // the chip changes types, scales and divides by itself
   int32_t index = 0;       // as the vendor counts in the rank's process
-  std::string id;          // no other chip of the job has it: a UUID, or host and bus address; "": not known
+  std::string id;          // no other chip of the job has it: "PCI 0000:17:00.0 of boot ..."; "": not known
   std::string island;      // the user's word; "": the island follows from vendor and library
   std::string role = "worker";  // or "reducer"
   bool simulated = false;

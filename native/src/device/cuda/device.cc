@@ -93,13 +93,20 @@ int CudaDevice::attribute(int which) const {
 std::string CudaDevice::describe() const {
   const CudaRuntime &api = *chip_->api;
   const CudaCurrent current(*chip_);
-  std::array<char, 128> name{}, bus{};
+  std::array<char, 128> name{};
+  const std::string bus = bus_address();
   size_t free = 0, total = 0;
   if (api.DeviceGetName != nullptr) api.DeviceGetName(name.data(), name.size() - 1, chip_->index);
-  const bool known = api.check(api.DeviceGetPCIBusId(bus.data(), bus.size() - 1, chip_->index), "").ok() &&
-                     api.check(api.MemGetInfo(&free, &total), "").ok();
+  const bool known = !bus.empty() && api.check(api.MemGetInfo(&free, &total), "").ok();
   return concat(vendor(), " ", chip_->index, ": ", name.data(), name[0] != 0 ? ", " : "",
-                known ? concat("PCI ", bus.data(), ", ", total >> 20, " MiB, ") : "", api.describe());
+                known ? concat("PCI ", bus, ", ", total >> 20, " MiB, ") : "", api.describe());
+}
+
+std::string CudaDevice::bus_address() const {
+  const CudaRuntime &api = *chip_->api;
+  std::array<char, 128> text{};
+  const int code = api.DeviceGetPCIBusId(text.data(), text.size() - 1, chip_->index);
+  return api.check(code, "DeviceGetPCIBusId").ok() ? text.data() : "";
 }
 
 Status CudaDevice::allocate(size_t bytes, std::unique_ptr<Allocation> &out) {

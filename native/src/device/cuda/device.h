@@ -31,6 +31,8 @@ class CudaDevice final : public Device {
   std::string describe() const override;
   DeviceCapabilities capabilities() const override { return {.exports_dmabuf = exports_dmabuf_}; }
 
+  std::string bus_address() const override;
+
   Status allocate(size_t bytes, std::unique_ptr<Allocation> &out) override;
   Status allocate_pinned(size_t bytes, std::unique_ptr<Allocation> &out) override;
   bool owns(const void *data) const override;
