@@ -31,7 +31,7 @@ from dicomm import stores
 from dicomm.communicator import Communicator, comm_options
 from dicomm.config import Config, launched
 from dicomm.context import Context
-from dicomm.errors import InvalidArgument, SystemFailed
+from dicomm.errors import DicommError, InvalidArgument, SystemFailed
 
 # How often a rank of this process has called init: by address and job, or on a Store object.
 _calls: Counter[str] = Counter()
@@ -98,6 +98,19 @@ def init(
         raise
     store.leave()
     return comm
+
+
+def obstacle(config: Config) -> str:
+    """What keeps this rank from joining a job with these settings before any other rank is needed, such as a
+    path that cannot be had; "" for nothing. Collective where Open MPI started the ranks."""
+    meeting = meet(None, None, None, "", config)
+    try:
+        Context(config, config.secret_bytes(), _route(meeting), meeting.rank).close()
+    except InvalidArgument:
+        raise
+    except DicommError as error:
+        return str(error)
+    return ""
 
 
 def meet(source: Any, rank: int | None, size: int | None, job: str, config: Config) -> Meeting:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import click
@@ -13,6 +13,7 @@ from dicomm import Communicator, config, init
 from dicomm.cli import bench_cases, local_ranks
 from dicomm.cli.bench_cases import Case
 from dicomm.cli.bench_measure import Result, measure
+from dicomm.cli.bench_paths import PATHS, BenchPath, open_path
 from dicomm.cli.bench_report import Csv, Json, Report, Table
 from dicomm.cli.bench_subjects import Api, Mpi, Subject
 from dicomm.cli.sizes import format_size, size_option
@@ -33,6 +34,7 @@ class Options:
     dtype: str
     reduce: str
     peers: tuple[str, ...]
+    paths: tuple[str, ...]
     form: str  # "table", "json" or "csv"
 
     def arguments(self) -> list[str]:
@@ -41,6 +43,7 @@ class Options:
         words += ["-n", str(self.iterations), "-w", str(self.warmups), "-c", str(int(self.check))]
         words += ["-d", self.dtype, "-o", self.reduce]
         words += ["--peer", ",".join(self.peers)] if self.peers else []
+        words += ["--path", ",".join(self.paths)] if self.paths else []
         return words + ([f"--{self.form}"] if self.form != "table" else [])
 
     def points(self) -> list[tuple[str, int]]:
@@ -69,6 +72,11 @@ class Options:
     "--ranks", type=click.IntRange(1), help="Start this many local ranks (2 unless under a launcher)."
 )
 @click.option("--peer", default="", help='Measure beside "gloo" (torch level), "mpi" (under mpirun) or both.')
+@click.option(
+    "--path",
+    default="",
+    help='Measure paths side by side, such as "rdma-direct,rdma-staged,tcp", each as in DICOMM_PATHS.',
+)
 @click.option("--json", "form", flag_value="json", help="Print one JSON document.")
 @click.option("--csv", "form", flag_value="csv", help="Print comma-separated values.")
 def command(
@@ -83,6 +91,7 @@ def command(
     op: str,
     ranks: int | None,
     peer: str,
+    path: str,
     form: str | None,
 ) -> None:
     """Measure OPERATIONs: latency, bandwidth, bibandwidth (point to point, ranks 0 and 1), barrier,
@@ -102,6 +111,7 @@ def command(
         dtype=dtype,
         reduce=op,
         peers=_peers(peer),
+        paths=_paths(path),
         form=form or "table",
     )
     if begin > end:
@@ -133,6 +143,14 @@ def _peers(text: str) -> tuple[str, ...]:
     return peers
 
 
+def _paths(text: str) -> tuple[str, ...]:
+    paths = tuple(word for word in text.split(",") if word)
+    for word in ">".join(paths).split(">") if paths else ():
+        if word not in PATHS:
+            raise click.UsageError(f"there is no path {word!r}; choose from {', '.join(PATHS)}")
+    return paths
+
+
 def _launched_ranks() -> int | None:
     """How many ranks there are if we are one of them, None if nobody has started ranks."""
     settings, launched = config.Config.from_environment(), config.launched()
@@ -158,7 +176,20 @@ def _measure_all(options: Options, comm: Communicator) -> int:
     """Collective. The exit status: 1 if dicomm gave a wrong result."""
     if comm.size < 2 and any(name in bench_cases.POINT_TO_POINT for name in options.operations):
         raise click.UsageError("point-to-point figures need at least 2 ranks")
-    subjects = _subjects(options, comm)
+    with ExitStack() as stack:
+        paths = [open_path(name, comm) for name in options.paths]
+        for path in paths:
+            if path.comm is not None:
+                stack.enter_context(path.comm)
+            elif comm.rank == 0:
+                click.echo(f"path {path.name} cannot be had: {path.reason}", err=True)
+        if paths and all(path.comm is None for path in paths):
+            return 1
+        return _walk(options, comm, paths)
+
+
+def _walk(options: Options, comm: Communicator, paths: Sequence[BenchPath]) -> int:
+    subjects = _subjects(options, comm, paths)
     report = _report(options) if comm.rank == 0 else None
     wrong = 0
     points = options.points()
@@ -177,16 +208,21 @@ def _measure_all(options: Options, comm: Communicator) -> int:
             wrong += _wrong(results)
             if report is not None:
                 report.row(results)
+    for path in paths:
+        path.look_back(comm)
+        if comm.rank == 0 and path.comm is not None and path.used != [path.name]:
+            click.echo(f"path {path.name}: messages took {', '.join(path.used)}", err=True)
     if report is not None:
-        report.end()
+        report.end(paths)
     for subject in reversed(subjects):
         subject.close()
     return 1 if wrong else 0
 
 
-def _subjects(options: Options, comm: Communicator) -> list[Subject]:
+def _subjects(options: Options, comm: Communicator, paths: Sequence[BenchPath]) -> list[Subject]:
     """dicomm first at each level, then its peers."""
-    subjects: list[Subject] = [Api(comm)]
+    subjects: list[Subject] = [Api(path.comm, path.name) for path in paths if path.comm is not None]
+    subjects = subjects or [Api(comm)]
     if "mpi" in options.peers:
         mpi = Mpi()
         if (mpi.rank, mpi.size) != (comm.rank, comm.size):

@@ -28,6 +28,7 @@ class Result:
     operation: str
     subject: str
     level: str
+    path: str  # "" where the subject chooses
     ranks: int
     size: int  # bytes
     count: int  # elements
@@ -120,6 +121,7 @@ def _result(subject: Subject, case: Case, seconds: float | None, errors: int | N
         operation=case.operation,
         subject=subject.name,
         level=subject.level,
+        path=subject.path,
         ranks=case.ranks,
         size=case.size,
         count=case.count,

@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from dicomm.cli.bench_measure import Result
+from dicomm.cli.bench_paths import BenchPath
 from dicomm.cli.sizes import format_size
 
 
@@ -61,13 +62,13 @@ class Report:
     def row(self, results: Sequence[Result]) -> None:
         raise NotImplementedError
 
-    def end(self) -> None:
-        """After the last row."""
+    def end(self, paths: Sequence[BenchPath]) -> None:
+        """After the last row. paths: those of --path, whether they could be had or not."""
 
 
 class Table(Report):
-    """Fixed columns, a line as soon as its figures are known. Peers stand to the right with the ratio of
-    their time to dicomm's at the same level: above 1, dicomm is faster."""
+    """Fixed columns, a line as soon as its figures are known. dicomm comes first at each level; its peers and
+    its other paths stand to the right with the ratio of their time to its: above 1, they are slower."""
 
     def __init__(self) -> None:
         self._operation = ""
@@ -81,14 +82,14 @@ class Table(Report):
         cells = [f"{format_size(first.size):>8}{first.count:>12}{first.dtype:>9}{first.reduce or '-':>6}"]
         for result in results:
             cells.append(self._figures(result))
-            if _is_peer(result):
-                ratio = _ratio(result, results)
+            ratio = _ratio(result, results)
+            if not _is_reference(result, results):
                 cells.append(f"{'-' if ratio is None else f'{ratio:.2f}x':>8}")
             if result.reason and f"{result.subject}: {result.reason}" not in self._notes:
                 self._notes.append(f"{result.subject}: {result.reason}")
         click.echo("".join(cells))
 
-    def end(self) -> None:
+    def end(self, paths: Sequence[BenchPath]) -> None:
         for note in self._notes:
             click.echo(f"not supported by {note}")
 
@@ -96,10 +97,10 @@ class Table(Report):
         names = [f"{'':35}"]
         columns = [f"{'size':>8}{'count':>12}{'type':>9}{'op':>6}"]
         for result in results:
-            width = 46 if _is_peer(result) else 38
-            names.append(f"{f'{result.subject} ({result.level})':>{width}}")
+            first = _is_reference(result, results)
+            names.append(f"{result.path or f'{result.subject} ({result.level})':>{38 if first else 46}}")
             columns.append(f"{'time us':>12}{'algbw':>9}{'busbw':>9}{'errors':>8}")
-            if _is_peer(result):
+            if not first:
                 columns.append(f"{'ratio':>8}")
         click.echo(f"\n{self._operation}, {results[0].ranks} ranks; bandwidths in GB/s")
         click.echo("".join(names))
@@ -113,18 +114,19 @@ class Table(Report):
 
 
 class Json(Report):
-    """One document: the machine and a list of results."""
+    """One document: the machine, the paths asked for, and a list of results."""
 
     def __init__(self) -> None:
         self._rows: list[dict[str, Any]] = []
 
     def row(self, results: Sequence[Result]) -> None:
         for result in results:
-            ratio = _ratio(result, results)
-            self._rows.append(asdict(result) | {"ratio": ratio if _is_peer(result) else None})
+            self._rows.append(asdict(result) | {"ratio": _ratio(result, results)})
 
-    def end(self) -> None:
-        click.echo(json.dumps({"machine": fingerprint(), "results": self._rows}, indent=1))
+    def end(self, paths: Sequence[BenchPath]) -> None:
+        asked = [{"path": path.name, "used": path.used, "reason": path.reason} for path in paths]
+        document = {"machine": fingerprint(), "paths": asked, "results": self._rows}
+        click.echo(json.dumps(document, indent=1))
 
 
 class Csv(Report):
@@ -136,18 +138,20 @@ class Csv(Report):
 
     def row(self, results: Sequence[Result]) -> None:
         for result in results:
-            ratio = _ratio(result, results) if _is_peer(result) else None
-            self._writer.writerow([*asdict(result).values(), ratio])
+            self._writer.writerow([*asdict(result).values(), _ratio(result, results)])
         sys.stdout.flush()
 
 
-def _is_peer(result: Result) -> bool:
-    return result.subject != "dicomm"
+def _reference(result: Result, results: Sequence[Result]) -> Result:
+    """The first of its level, which is dicomm's."""
+    return next(other for other in results if other.level == result.level)
+
+
+def _is_reference(result: Result, results: Sequence[Result]) -> bool:
+    return _reference(result, results) is result
 
 
 def _ratio(result: Result, results: Sequence[Result]) -> float | None:
-    """The result's time over that of dicomm at the same level."""
-    for own in results:
-        if own.subject == "dicomm" and own.level == result.level and own.time_us and result.time_us:
-            return result.time_us / own.time_us
-    return None
+    """The result's time over that of its reference; None for the reference itself."""
+    own = _reference(result, results)
+    return result.time_us / own.time_us if own is not result and own.time_us and result.time_us else None

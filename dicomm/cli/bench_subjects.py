@@ -21,6 +21,7 @@ class Subject(ABC):
 
     name: str
     level: str  # "python" or "torch": ratios compare subjects of one level
+    path: str = ""  # that it is held to, as --path names it
 
     @abstractmethod
     def collective(self, case: Case) -> Callable[[], object]:
@@ -98,8 +99,9 @@ class Api(Subject):
 
     name, level = "dicomm", "python"
 
-    def __init__(self, comm: Communicator) -> None:
+    def __init__(self, comm: Communicator, path: str = "") -> None:
         self._comm = comm
+        self.path = path
 
     def collective(self, case: Case) -> Callable[[], object]:
         comm, send, recv, op = self._comm, case.send, case.recv, case.reduce

@@ -32,6 +32,12 @@ std::vector<std::string> &log_lines() {
   return lines;
 }
 
+// Of the ranks' processes, where a test gives them.
+std::map<ContextId, std::string> &rank_names() {
+  static std::map<ContextId, std::string> names;
+  return names;
+}
+
 Party::Make rdma(const Knobs &knobs = {}) {
   return [=](Reactor &reactor, Sink &sink, const PeerAddress &self) -> std::unique_ptr<Transport> {
     VerbsOptions options;
@@ -46,6 +52,7 @@ Party::Make rdma(const Knobs &knobs = {}) {
     options.settings.pkey_index = knobs.pkey_index;
     options.settings.queue_depth = knobs.depth;
     options.log = [](const std::string &line) { log_lines().push_back(line); };
+    options.name_of = [](const ContextId &id) { return rank_names()[id]; };
     auto transport = std::make_unique<VerbsTransport>(reactor, sink, options);
     const Status status = transport->open();
     INFO(status.message());
@@ -76,7 +83,10 @@ DICOMM_TRANSPORT_SUITE("real rdma-staged", over_cards({.direct = false, .tcp = f
 namespace {
 
 struct Job {
-  explicit Job(const Knobs &knobs = {}) : pair(over_double(knobs)) { log_lines().clear(); }
+  explicit Job(const Knobs &knobs = {}) : pair(over_double(knobs)) {
+    log_lines().clear();
+    rank_names().clear();
+  }
   Party &a() { return pair.a; }
   Party &b() { return *pair.other; }
   Endpoint &to_b() { return a().transport->endpoint(b().self); }
@@ -155,6 +165,9 @@ TEST_CASE("transport rdma: a link that is cut anywhere loses, doubles and reorde
 
 TEST_CASE("transport rdma: what fails is named, and the messages go on") {
   Job job;
+  rank_names() = {{job.a().self.id, "rank 3 alpha@host1"}, {job.b().self.id, "rank 7 beta@host2"}};
+  const std::string to_b = " (rank 3 alpha@host1 -> rank 7 beta@host2), ",
+                    to_a = " (rank 7 beta@host2 -> rank 3 alpha@host1), ";
   job.meet();
   std::mt19937 random(3);
   for (const std::string what : {"a queue pair", "the port", "the device"}) {
@@ -170,8 +183,10 @@ TEST_CASE("transport rdma: what fails is named, and the messages go on") {
     job.check();
     CHECK(counter(job.a(), "fallbacks") == before + 1);
     REQUIRE(log_lines().size() >= 2);  // one for each side
-    CHECK(log_lines()[0].find("RDMA (host") == 0);
-    CHECK(log_lines()[0].find("messages go over tcp") != std::string::npos);
+    const std::string begins = concat("RDMA connection ", what[2] == 'q' ? "timeout" : "lost",
+                                      log_lines()[0].find(to_b) < 40 ? to_b : to_a,
+                                      "messages go over tcp until it is made again, with ");
+    CHECK(log_lines()[0].substr(0, begins.size()) == begins);
     if (what[4] == 'd') break;
     job.verbs.control.set_port(0, 4);
     REQUIRE(job.pair.drive([&] { return std::string(job.to_b().path()) == "rdma-direct"; }));
@@ -260,6 +275,8 @@ TEST_CASE("transport rdma: without queue pairs messages go over tcp, where that 
       REQUIRE(job.finish());
       job.check();
       CHECK(counter(job.a(), "socket_bytes") == 100000);
+      CHECK(log_lines()[0].find("RDMA connection not made (host") == 0);
+      CHECK(log_lines()[0].find(" -> process ") != std::string::npos);
       CHECK(log_lines()[0].find("ibv_create_qp") != std::string::npos);
       continue;
     }

@@ -113,6 +113,7 @@ def test_bench_beside_gloo() -> None:
         (["bench", "-b", "4K", "-e", "8"], "-b 4K is above -e 8"),
         (["bench", "--peer", "nccl"], "there is no peer 'nccl'"),
         (["bench", "--peer", "mpi"], "mpirun -n 2 dicomm bench --peer mpi"),
+        (["bench", "--path", "tcp,rdma-direct>fast"], "there is no path 'fast'"),
         (["explain", "allreduce"], "say how many bytes"),
         (["demo", "--layout", "alpha:2"], "only --mixed"),
         (["demo", "--mixed", "--ranks", "2"], "on the ranks of --layout"),

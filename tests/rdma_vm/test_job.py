@@ -27,15 +27,19 @@ comm.close()
 """
 
 
-def job(source: str) -> str:
-    """The shell command that runs Python source as rank 0 on hostA and rank 1 on hostB."""
-    python = shlex.join([sys.executable, "-c", source])
+def ranks(*python: str) -> str:
+    """The shell command that runs Python with these arguments as rank 0 on hostA and rank 1 on hostB."""
+    command = shlex.join([sys.executable, *python])
     return f"""
         export DICOMM_INIT=tcp://198.51.100.1:29471 DICOMM_SIZE=2
-        DICOMM_RANK=0 ip netns exec hostA {python} &
-        DICOMM_RANK=1 ip netns exec hostB {python} || exit
+        DICOMM_RANK=0 ip netns exec hostA {command} &
+        DICOMM_RANK=1 ip netns exec hostB {command} || exit
         wait $!
     """
+
+
+def job(source: str) -> str:
+    return ranks("-c", source)
 
 
 def test_allreduce_between_the_hosts(vm: Machine) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 from pathlib import Path
 
@@ -55,18 +56,18 @@ for step in range(6):
 """
 
 
-def results(vm: Machine, source: str, paths: str, rdma: str = "") -> list[dict[str, object]]:
-    """What both ranks printed."""
+def results(vm: Machine, source: str, paths: str, rdma: str = "") -> tuple[list[dict[str, object]], str]:
+    """What both ranks printed, and what they logged."""
     done = vm.run(f"export DICOMM_PATHS='{paths}' DICOMM_RDMA='{rdma}'\n" + job(source), timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(lines) == 2
-    return lines
+    return lines, done.stderr
 
 
 @pytest.mark.parametrize("path", ["rdma-direct", "rdma-staged"])
 def test_messages_and_collectives_between_the_hosts(vm: Machine, path: str) -> None:
-    for rank in results(vm, COLLECTIVES.replace("AFTER", ""), path):
+    for rank in results(vm, COLLECTIVES.replace("AFTER", ""), path)[0]:
         assert rank["path"] == path
         assert rank["links"] == 1
         assert rank["fallbacks"] == rank["socket_bytes"] == 0
@@ -77,11 +78,15 @@ def test_messages_and_collectives_between_the_hosts(vm: Machine, path: str) -> N
 
 def test_a_lost_card_is_left_for_tcp_in_mid_operation(vm: Machine) -> None:
     source = COLLECTIVES.replace("AFTER", CUT)
-    for rank in results(vm, source, "rdma-direct>tcp", "timeout=14, retry_count=3"):
+    ranks, logged = results(vm, source, "rdma-direct>tcp", "timeout=14, retry_count=3")
+    for rank in ranks:
         assert rank["path"] == "tcp"
         assert rank["fallbacks"] == 1
         assert rank["direct_bytes"]
         assert rank["socket_bytes"]
+    for mine, theirs in ((0, 1), (1, 0)):
+        names = rf"rank {mine} cpu@\S+ -> rank {theirs} cpu@\S+"
+        assert re.search(rf"RDMA connection \w+ \({names}\), messages go over tcp until", logged), logged
 
 
 def test_a_path_that_cannot_be_had_is_named(vm: Machine) -> None:

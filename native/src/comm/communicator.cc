@@ -338,6 +338,13 @@ void Communicator::close() {
   engine_.settle();
 }
 
+std::string Communicator::name_of(const ContextId &id) const {
+  const auto peer = std::ranges::find(setup_.peers, id, &PeerAddress::id);
+  if (peer == setup_.peers.end()) return {};
+  const auto rank = static_cast<size_t>(peer - setup_.peers.begin());
+  return concat("rank ", rank, " ", setup_.topology.ranks[rank].chip.vendor, "@", peer->host);
+}
+
 std::string Communicator::describe_rank(int rank) const {
   return concat("rank ", rank, " (", setup_.peers[static_cast<size_t>(rank)].host, ")");
 }

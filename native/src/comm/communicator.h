@@ -53,7 +53,8 @@ class Communicator final : private ChannelOwner, private CollectiveOwner {
   void leave(const Status &why);
   // Ends what runs on the chip. Without the lock; after leave().
   void close_lane();
-  std::string info();  // JSON
+  std::string info();                              // JSON
+  std::string name_of(const ContextId &id) const;  // as Context::name_of
 
   Context &context() { return context_; }
   int rank() const { return setup_.rank; }

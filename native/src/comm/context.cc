@@ -46,6 +46,7 @@ Status Context::open() {
   transport.paths = options_.paths;
   transport.rdma = options_.rdma;
   transport.log = [this](const std::string &line) { log(2, line); };
+  transport.name_of = [this](const ContextId &id) { return name_of(id); };
   transport.sockets_per_peer = options_.sockets_per_peer;
   transport.handshake_timeout = options_.handshake_timeout;
   {
@@ -106,6 +107,12 @@ void Context::log(uint32_t level, const std::string &line) const {
   if (level > options_.log_level) return;
   const std::string text = concat("dicomm [", self_.host, " pid ", self_.process, "]: ", line, "\n");
   std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+std::string Context::name_of(const ContextId &id) const {
+  for (const Communicator *comm : comms_)
+    if (std::string name = comm->name_of(id); !name.empty()) return name;
+  return {};
 }
 
 std::string Context::info() {

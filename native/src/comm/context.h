@@ -55,6 +55,9 @@ class Context {
   Key key_for(const ContextId &id, const Key &published) const;
   bool has_secret() const { return !options_.secret.empty(); }
   void log(uint32_t level, const std::string &line) const;  // one line on stderr
+  // Lock held: "rank 3 alpha@host1", as the first communicator knows it that has the process; "" if none
+  // does.
+  std::string name_of(const ContextId &id) const;
   // Told how many ranks of a communicator share this host's cores.
   void share_host(int ranks);
   std::string info();  // JSON

@@ -57,6 +57,7 @@ Status make_transports(Reactor &reactor, Sink &sink, const TransportOptions &opt
   verbs.interface = options.interface;
   verbs.route_to = options.route_to;
   verbs.log = options.log;
+  verbs.name_of = options.name_of;
   DICOMM_TRY(parse_verbs_settings(options.rdma, verbs.settings));
   verbs.settings.direct = listed("rdma-direct");
   verbs.settings.staged = listed("rdma-staged");

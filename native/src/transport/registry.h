@@ -20,6 +20,8 @@ struct TransportOptions {
   std::string paths;
   std::string rdma;                                   // see parse_verbs_settings
   std::function<void(const std::string &)> log = {};  // of what users should know; one line
+  // What users call the process that has a Context, for log lines: "rank 3 alpha@host1". "" while unknown.
+  std::function<std::string(const ContextId &)> name_of = {};
   uint32_t sockets_per_peer = 1;
   Nanos handshake_timeout = 5 * kSecond;  // for strangers at our listener
   Nanos connect_timeout = 10 * kSecond;   // from endpoint() to an authenticated connection

@@ -139,7 +139,7 @@ bool VerbsConnection::lend(Lent &lent, StagingPool &pool, uint32_t port, const s
     const Status status = verbs_.regions.open(port, data, bytes, access, lent.region);
     if (status.ok()) return true;
     if (!verbs_.settings.staged) return fail(status), false;
-    log(concat("messages are staged from here on: ", status.sentence()));
+    log("memory not registered", concat("messages are staged from here on: ", status.sentence()));
     direct_ = false;
   }
   const Status status = pool.take(port, lent.staging);

@@ -56,6 +56,7 @@ struct VerbsShared {
   ChipReach chip;
   VerbsCounters closed;  // of connections that are no more
   std::function<void(const std::string &)> log;
+  std::function<std::string(const ContextId &)> name_of;
   std::vector<VerbsConnection *> connections;  // open ones
 };
 
@@ -96,6 +97,10 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
       region.reset();
       if (staging != nullptr) pool.give(std::exchange(staging, nullptr));
     }
+  };
+  struct Loss {  // of link_
+    const char *event;
+    std::string why;
   };
   struct Out {  // an offer of ours
     enum { free, offered, granted, writing, streaming } state = free;
@@ -177,7 +182,7 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
   void begin_attempt();
   void tell_setup(const Status &made);
   void attempt_failed(const std::string &why);
-  void drop_link(const std::string &why);
+  void drop_link(const std::string &why, const char *event = "connection lost");
   void report_down();
   void on_setup(uint32_t epoch, const Setup &setup);
   void prove();
@@ -190,7 +195,7 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
   void on_completion(const Completion &completion);
   template <class Match>
   bool await_completion(Match match);
-  void log(const std::string &text) const;
+  void log(const char *event, const std::string &text) const;
   Status make_link(uint32_t bulk);
 
   VerbsShared &verbs_;
@@ -207,7 +212,7 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
   Stage stage_ = Stage::none;
   uint32_t epoch_ = 0;  // of link_, or of the last one
   std::deque<Completion> completions_;
-  std::optional<std::string> lost_;  // why link_ is lost; its completions are still to be looked at
+  std::optional<Loss> lost_;  // link_ is lost; its completions are still to be looked at
   bool peer_proven_ = false;
   uint32_t probes_ = 0;                               // under way
   std::optional<Down> our_down_, their_down_;         // of this epoch

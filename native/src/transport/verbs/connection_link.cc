@@ -22,9 +22,16 @@ void copy_text(char (&into)[Size], const std::string &text) {
 
 bool VerbsConnection::leads() const { return shared_.options.self.id < owner_.endpoint().peer(); }
 
-void VerbsConnection::log(const std::string &text) const {
-  if (verbs_.log)
-    verbs_.log(concat("RDMA (", shared_.options.self.host, " -> ", owner_.peer_name(), "): ", text));
+// By host and process where no communicator has told the ranks yet.
+void VerbsConnection::log(const char *event, const std::string &text) const {
+  if (!verbs_.log) return;
+  const auto name = [&](const ContextId &id, const std::string &otherwise) {
+    const std::string rank = verbs_.name_of ? verbs_.name_of(id) : std::string();
+    return rank.empty() ? otherwise : rank;
+  };
+  const PeerAddress &self = shared_.options.self;
+  verbs_.log(concat("RDMA ", event, " (", name(self.id, self.host), " -> ",
+                    name(owner_.endpoint().peer(), owner_.peer_name()), "), ", text));
 }
 
 // ---- an attempt ----
@@ -130,7 +137,7 @@ void VerbsConnection::attempt_failed(const std::string &why) {
     return fail(Status::make(DICOMM_CONNECT_FAILED, "no queue pairs, and no other path is allowed: ", why));
   if (carrier_ == Carrier::none) {
     carrier_ = Carrier::socket;
-    log(concat("messages go over tcp: ", why));
+    log("connection not made", concat("messages go over tcp: ", why));
   }
   retry_later();
 }
@@ -148,9 +155,9 @@ void VerbsConnection::retry_later() {
 // ---- the end of a link ----
 
 // The cards let go of all memory at once; the rest is for the next poll.
-void VerbsConnection::drop_link(const std::string &why) {
+void VerbsConnection::drop_link(const std::string &why, const char *event) {
   if (!usable()) return;
-  lost_ = why;
+  lost_ = {event, why};
   link_->close(completions_);
   shared_.reactor.kick();
 }
@@ -168,15 +175,15 @@ void VerbsConnection::report_down() {
     in.lent.give_back(verbs_.staging_in);
     in.state = In::waiting;
   }
-  copy_text(down.text, *lost_);
+  copy_text(down.text, lost_->why);
   stream_.push(RecordKind::down, epoch_, &down, sizeof(down));
   want_output();
   our_down_ = down;
   if (worked && goodbye_ != Goodbye::answered && !peer_goodbye_) {
     ++counters_.fallbacks;
     depth_ = std::max(depth_ / 2, kLeastDepth);
-    log(concat("connection lost: ", *lost_, "; ", verbs_.settings.tcp ? "messages go over tcp" : "they wait",
-               " until it is made again, with ", depth_, " frames under way"));
+    log(lost_->event, concat(verbs_.settings.tcp ? "messages go over tcp" : "messages wait",
+                             " until it is made again, with ", depth_, " frames under way: ", lost_->why));
   }
   lost_.reset();
   link_.reset();
@@ -230,8 +237,10 @@ bool VerbsConnection::process_completions() {
 void VerbsConnection::on_completion(const Completion &completion) {
   if (completion.status != ibv::wc_success) {
     if (completion.work == Work::drain) return;
+    const bool silent = completion.status == ibv::wc_retry_exc_err;
     return drop_link(concat(verbs_.ports[0]->call().wc_status_str(completion.status), " (ibv_wc_status ",
-                            completion.status, ")"));
+                            completion.status, ")"),
+                     silent ? "connection timeout" : "connection lost");
   }
   const bool posts = usable();
   switch (completion.work) {

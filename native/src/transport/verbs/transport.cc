@@ -60,6 +60,7 @@ VerbsTransport::VerbsTransport(Reactor &reactor, Sink &sink, const VerbsOptions 
   shared_.options.sockets_per_peer = 1;
   verbs_.settings = options.settings;
   verbs_.log = options.log;
+  verbs_.name_of = options.name_of;
 }
 
 VerbsTransport::~VerbsTransport() {

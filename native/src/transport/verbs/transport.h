@@ -14,7 +14,8 @@ struct VerbsOptions : StreamOptions {
   std::string interface = {};
   std::string route_to = {};
   VerbsSettings settings = {};
-  std::function<void(const std::string &)> log = {};  // takes one line
+  std::function<void(const std::string &)> log = {};           // takes one line
+  std::function<std::string(const ContextId &)> name_of = {};  // as TransportOptions::name_of
 };
 
 class VerbsTransport final : public StreamTransport {
