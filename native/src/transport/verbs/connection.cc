@@ -153,7 +153,7 @@ bool VerbsConnection::lend_chip(Lent &lent, uint32_t port, const std::byte *data
   if (!chip_direct_ || !direct_) return false;
   const Status status = verbs_.regions.open(port, data, bytes, access, lent.region, &verbs_.chip);
   if (status.ok()) return true;
-  log(concat("a chip's memory goes through the host's from here on: ", status.sentence()));
+  log("memory not registered", concat("a chip's goes through the host's from here on: ", status.sentence()));
   chip_direct_ = false;
   return false;
 }
