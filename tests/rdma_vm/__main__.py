@@ -1,4 +1,7 @@
-"""Runs a command in the machine: python -m tests.rdma_vm [--timeout S] -- COMMAND [ARGUMENT ...]"""
+"""Runs a command in the machine: python -m tests.rdma_vm [--timeout S] -- COMMAND [ARGUMENT ...]
+
+Without a command it installs and downloads what the machine needs.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,24 @@ import shlex
 import sys
 
 from .machine import Lost, Machine, TimedOut
-from .prepare import Unprepared
+from .packages import NoDownload, Unprepared
 
 
 def main() -> int:
-    """The command's exit status; 124: time limit; 125: the machine could not be made or was lost."""
+    """The command's exit status; 124: time limit; 125: the machine could not be made, or was lost; 126: could
+    not be made for want of a download."""
     parser = argparse.ArgumentParser(prog="python -m tests.rdma_vm", description=__doc__)
     parser.add_argument("--timeout", type=float, default=300, help="seconds, boot included (300)")
-    parser.add_argument("command", nargs="+")
+    parser.add_argument("command", nargs="*")
     arguments = parser.parse_args()
     try:
-        done = Machine().run(shlex.join(arguments.command), arguments.timeout)
+        machine = Machine()
+        if not arguments.command:
+            return 0
+        done = machine.run(shlex.join(arguments.command), arguments.timeout)
+    except NoDownload as error:
+        print(error, file=sys.stderr)
+        return 126
     except (Unprepared, Lost) as error:
         print(error, file=sys.stderr)
         return 125

@@ -17,44 +17,21 @@ $bb mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 [ -e /dev/stdout ] || $bb ln -s fd/1 /dev/stdout
 [ -e /dev/stderr ] || $bb ln -s fd/2 /dev/stderr
 
-# An MTU of 4200 leaves room for RDMA packets of 4096 bytes.
+. /run/machine/wire.sh
 rdma system set netns exclusive
-ip netns add hostA
-ip netns add hostB
+for host in hostA hostB; do
+    ip netns add $host
+    ip -n $host link set lo up
+done
 ip -batch - <<END
 link set lo up
 link add ethR mtu 4200 type dummy
 addr add 192.0.2.1/24 dev ethR
 link set ethR up
-link add ethA mtu 4200 netns hostA type veth peer name ethB mtu 4200 netns hostB
 END
 rdma link add rxe0 type rxe netdev ethR
-for host in A:1 B:2; do
-    letter=${host%:*}
-    ip -n host$letter -batch - <<END
-link set lo up
-addr add 198.51.100.${host#*:}/24 dev eth$letter
-link set eth$letter up
-END
-    # The device comes into being in the root namespace. The kernel complains of a QP1 when it is moved: that is the
-    # connection manager's (RDMA CM), which works on rxe0 only.
-    ip netns exec host$letter rdma link add rxe$letter type rxe netdev eth$letter
-    rdma dev set rxe$letter netns host$letter
-done
-
-# The address's GID comes a moment after the device.
-wait_for_gid() {
-    device=$1 tries=300
-    shift
-    until "$@" $bb grep -q ffff: /sys/class/infiniband/$device/ports/1/gids/1; do
-        tries=$((tries - 1))
-        [ $tries -gt 0 ]
-        $bb sleep 0.1
-    done
-}
+wire "" 198.51.100
 wait_for_gid rxe0
-wait_for_gid rxeA ip netns exec hostA
-wait_for_gid rxeB ip netns exec hostB
 
 for processor in /sys/devices/system/cpu/cpu[1-9]*/online; do # see maxcpus in machine.py
     echo 1 >"$processor"

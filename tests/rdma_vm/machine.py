@@ -10,7 +10,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from .prepare import INITRAMFS, KERNEL, PACKAGES, prepare
+from .packages import PACKAGES
+from .prepare import INITRAMFS, KERNEL, prepare
 
 MEMORY = "4G"
 PROCESSORS = 2
@@ -48,7 +49,8 @@ class Machine:
         """
         with tempfile.TemporaryDirectory(prefix="dicomm-rdma-vm-") as name:
             shared = Path(name)
-            shutil.copy(Path(__file__).with_name("guest.sh"), shared)
+            for script in ("guest.sh", "wire.sh"):
+                shutil.copy(Path(__file__).with_name(script), shared)
             (shared / "command").write_text(_with_surroundings(command))
             # setpriv has QEMU end with this process, however that ends.
             qemu = ["setpriv", "--pdeathsig", "KILL", *_qemu(shared)]

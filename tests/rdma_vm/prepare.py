@@ -8,7 +8,6 @@ ${XDG_CACHE_HOME:-~/.cache}/dicomm/rdma_vm until this file or init.sh changes or
 from __future__ import annotations
 
 import fcntl
-import glob
 import hashlib
 import lzma
 import os
@@ -20,43 +19,27 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from .packages import KEYS, Unprepared, fetch, install_packages, run
+
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dicomm/rdma_vm"
 KERNEL = CACHE / "kernel/vmlinux"
 INITRAMFS = CACHE / "kernel/initramfs"
 
 MIRROR = "http://deb.debian.org/debian"
 KERNEL_SUITE = "trixie-backports"
-KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
-
-# Package and a file that tells whether it is there.
-PACKAGES = {
-    "qemu-system-x86": "/usr/bin/qemu-system-x86_64",
-    "busybox": "/bin/busybox",
-    "zstd": "/usr/bin/zstd",
-    "kmod": "/sbin/modinfo",
-    "iproute2": "/sbin/ip",
-    "debian-archive-keyring": KEYS,
-    "ibverbs-providers": "/usr/lib/x86_64-linux-gnu/libibverbs/librxe-*.so",
-    "ibverbs-utils": "/usr/bin/ibv_rc_pingpong",
-    "perftest": "/usr/bin/ib_write_bw",
-}
 
 # With what they depend on. Those that a kernel has built in are passed over.
 MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay", "dummy", "veth", "rdma_ucm", "rdma_rxe", "udmabuf")
 
 
-class Unprepared(Exception):
-    """The machine cannot be made here; the text says what is missing."""
-
-
 def prepare() -> None:
-    """Installs and downloads what is missing. Installing needs root, the rest does not."""
+    """Installs and downloads what is missing. Installing needs root, the rest does not. Raises Unprepared."""
     if platform.machine() != "x86_64":
         raise Unprepared(f"the RDMA machine is an x86-64 one, this host is {platform.machine()}")
     CACHE.mkdir(parents=True, exist_ok=True)
     with open(CACHE / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        _install_packages()
+        install_packages()
         sources = [Path(__file__), Path(__file__).with_name("init.sh")]
         version = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
         made_by = KERNEL.parent / "made-by"
@@ -66,22 +49,11 @@ def prepare() -> None:
             made_by.write_text(version)
 
 
-def _install_packages() -> None:
-    missing = [package for package, file in PACKAGES.items() if not glob.glob(file)]
-    if not missing:
-        return
-    install = ["apt-get", "install", "-y", "--no-install-recommends", *missing]
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        raise Unprepared("missing on this host; as root: " + " ".join(install))
-    _run("apt-get", "update")
-    _run("env", "DEBIAN_FRONTEND=noninteractive", *install)
-
-
 def _make(scratch: Path) -> None:
     """Writes KERNEL and INITRAMFS."""
     tree = scratch / "tree"
     for package in _download_kernel(scratch):
-        _run("dpkg-deb", "-x", str(package), str(tree))
+        run("dpkg-deb", "-x", str(package), str(tree))
     modules = {path.name.removesuffix(".ko.xz").replace("-", "_"): path for path in tree.rglob("*.ko.xz")}
     if "rdma_rxe" not in modules:
         raise Unprepared(f"the kernel of {KERNEL_SUITE} has no Soft-RoCE (rdma_rxe)")
@@ -131,7 +103,7 @@ def _unpacked(image: bytes) -> bytes:
 def _append_with_dependencies(name: str, modules: dict[str, Path], order: list[str]) -> None:
     if name in order or name not in modules:
         return
-    for needed in _run("modinfo", "-F", "depends", str(modules[name])).strip().split(","):
+    for needed in run("modinfo", "-F", "depends", str(modules[name])).strip().split(","):
         _append_with_dependencies(needed.replace("-", "_"), modules, order)
     order.append(name)
 
@@ -150,21 +122,12 @@ def _download_kernel(scratch: Path) -> list[Path]:
         "APT::Architecture": "amd64",
     }
     options = [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]
-    _run("apt-get", *options, "update")
+    fetch("apt-get", *options, "--error-on=any", "update")
     kernel = re.search(
-        r"Depends: linux-image-(\S+)", _run("apt-cache", *options, "depends", "linux-image-amd64")
+        r"Depends: linux-image-(\S+)", run("apt-cache", *options, "depends", "linux-image-amd64")
     )
     if kernel is None:
         raise Unprepared(f"linux-image-amd64 of {KERNEL_SUITE} names no kernel")
     parts = [f"linux-{part}-{kernel[1]}" for part in ("binary", "modules")]
-    _run("apt-get", *options, "download", *parts, cwd=scratch)
+    fetch("apt-get", *options, "download", *parts, cwd=scratch)
     return sorted(scratch.glob("*.deb"))
-
-
-def _run(*command: str, cwd: Path | None = None) -> str:
-    done = subprocess.run(
-        command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600
-    )
-    if done.returncode:
-        raise Unprepared(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr)[-2000:]}")
-    return done.stdout

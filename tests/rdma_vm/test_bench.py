@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from rdma_vm.jobs import ranks
 from rdma_vm.machine import Machine
-from rdma_vm.test_job import ranks
 
 pytestmark = [pytest.mark.rdma_vm, pytest.mark.timeout(600)]
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
+from rdma_vm.jobs import job, said
 from rdma_vm.machine import Machine
-from rdma_vm.test_job import job
 
 pytestmark = [pytest.mark.rdma_vm, pytest.mark.timeout(600)]
 
@@ -41,9 +39,7 @@ comm.close()
 
 def test_cards_read_and_write_chips(vm: Machine) -> None:
     command = "export DICOMM_SIMULATE=alpha:1,beta:1 DICOMM_PATHS='rdma-direct>tcp'\n" + job(EXCHANGE)
-    done = vm.run(command, timeout=500)
-    assert done.returncode == 0, done.stdout + done.stderr
-    ranks = [json.loads(line) for line in done.stdout.splitlines()]
+    ranks = said(vm, command, 500)
     assert len(ranks) == 2
     for rank in ranks:
         assert rank["path"] == "rdma-direct"

@@ -1,12 +1,10 @@
-"""A job of dicomm, one rank on each host of the machine."""
+"""Jobs of dicomm between the hosts of the machine."""
 
 from __future__ import annotations
 
-import shlex
-import sys
-
 import pytest
 
+from rdma_vm.jobs import PROGRAMS, job, said
 from rdma_vm.machine import Machine
 
 pytestmark = [pytest.mark.rdma_vm, pytest.mark.timeout(600)]
@@ -27,22 +25,27 @@ comm.close()
 """
 
 
-def ranks(*python: str) -> str:
-    """The shell command that runs Python with these arguments as rank 0 on hostA and rank 1 on hostB."""
-    command = shlex.join([sys.executable, *python])
-    return f"""
-        export DICOMM_INIT=tcp://198.51.100.1:29471 DICOMM_SIZE=2
-        DICOMM_RANK=0 ip netns exec hostA {command} &
-        DICOMM_RANK=1 ip netns exec hostB {command} || exit
-        wait $!
-    """
-
-
-def job(source: str) -> str:
-    return ranks("-c", source)
-
-
 def test_allreduce_between_the_hosts(vm: Machine) -> None:
     done = vm.run(job(ALLREDUCE))
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout == "['rdma-direct']\n['rdma-direct']\n"
+
+
+def test_two_islands_of_two_between_the_hosts(vm: Machine) -> None:
+    """Simulated brands. The ranks compare all results with numpy's."""
+    command = "export DICOMM_PATHS='shm>rdma-direct'\n" + job(PROGRAMS / "mixed.py", "AABB")
+    ranks = said(vm, command, 590)
+    islands = {
+        "islands are hosts": [[[0, 1], [0]], [[2, 3], [1]]],
+        "islands are hosts, interleaved": [[[0, 2], [0]], [[1, 3], [1]]],
+        "islands across hosts": [[[0, 2], [0, 1]], [[1, 3], [0, 1]]],
+    }
+    assert sorted(rank["layout"] for rank in ranks) == sorted(4 * list(islands))
+    for rank in ranks:
+        assert rank["islands"] == islands[rank["layout"]]
+        assert rank["library_calls"] > 0
+        assert len(rank["peers"]) == 3
+        for peer in rank["peers"]:
+            assert peer["path"] == ("shm" if peer["near"] else "rdma-direct")
+            assert peer["sent"] > 1e6
+            assert peer["direct"] > 1e6 or peer["near"]

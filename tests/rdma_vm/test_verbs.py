@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shlex
-from pathlib import Path
 
 import pytest
 
+from rdma_vm.jobs import job, native_tests, needs_native_tests
 from rdma_vm.machine import Machine
-from rdma_vm.test_job import job
 
 pytestmark = [pytest.mark.rdma_vm, pytest.mark.timeout(900)]
 
@@ -98,11 +95,8 @@ def test_a_path_that_cannot_be_had_is_named(vm: Machine) -> None:
     assert "no device of those named" in done.stderr
 
 
+@needs_native_tests
 def test_the_transport_suite_on_a_card(vm: Machine) -> None:
-    """native/tests built by hand: see docs/testing.md. DICOMM_NATIVE_TESTS names the program."""
-    program = os.environ.get("DICOMM_NATIVE_TESTS")
-    if program is None:
-        pytest.skip("DICOMM_NATIVE_TESTS names no dicomm_tests")
-    done = vm.run(f"{shlex.quote(str(Path(program).resolve()))} -tc='transport real rdma*'", timeout=800)
+    done = vm.run(native_tests("-tc=transport real rdma*"), timeout=800)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr
     assert "skipped: " not in done.stdout
