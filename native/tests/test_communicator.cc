@@ -115,14 +115,37 @@ TEST_CASE("different collectives are a mismatch that names both calls on every r
 }
 
 TEST_CASE("abort frees every waiter") {
-  run_ranks(4, [](Rank &self, int rank) {
+  std::atomic<int> waiting{0};
+  run_ranks(4, [&](Rank &self, int rank) {
     if (rank == 2) {
+      while (waiting < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       dicomm_comm_abort(self.comm, "enough");
       return;
     }
+    ++waiting;
     CHECK(finish(self.comm, op(DICOMM_BARRIER, DICOMM_UINT8)) == DICOMM_ABORTED);
     CHECK(Rank::error().find("enough") != std::string::npos);
+  });
+}
+
+TEST_CASE("a rank that comes late to what was aborted and closed hears why") {
+  std::atomic<bool> there{false}, closed{false}, heard{false};
+  run_ranks(2, [&](Rank &self, int rank) {
+    if (rank == 0) {
+      while (!there) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      dicomm_comm_abort(self.comm, "enough");
+      dicomm_comm_close(self.comm);
+      self.comm = nullptr;
+      closed = true;
+      while (!heard) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return;
+    }
+    there = true;
+    while (!closed) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    CHECK(finish(self.comm, op(DICOMM_BARRIER, DICOMM_UINT8)) == DICOMM_ABORTED);
+    CHECK(Rank::error().find("enough") != std::string::npos);
+    heard = true;
   });
 }
 

@@ -251,21 +251,26 @@ void Communicator::on_remote_failure(int source, dicomm_status code, const std::
               .peer = wire.root >= 0 && wire.root < size() && wire.root != rank() ? wire.root : source}));
 }
 
+FailureReport Communicator::report(const Status &why) const {
+  FailureReport out;
+  out.wire.type = MessageType::fail;
+  out.wire.id = static_cast<uint64_t>(why.code());
+  out.wire.root = why.failure()->peer;
+  // A report that is passed on is not wrapped again.
+  out.text =
+      why.failure()->text.find(" reports: ") != std::string::npos ? why.failure()->text : why.sentence();
+  return out;
+}
+
 void Communicator::fail(const Status &why) {
   if (!failed_.ok()) return;
   failed_ = why;
   context_.log(3, concat("communicator '", setup_.name, "' rank ", rank(), " failed: ", why.message()));
-  Wire wire;
-  wire.type = MessageType::fail;
-  wire.id = static_cast<uint64_t>(why.code());
-  wire.root = why.failure()->peer;
-  // A report that is passed on is not wrapped again.
-  const std::string text =
-      why.failure()->text.find(" reports: ") != std::string::npos ? why.failure()->text : why.sentence();
+  const FailureReport told = report(why);
   for (int peer = 0; peer < size(); ++peer) {
     const Link *link = channel_->links[static_cast<size_t>(peer)];
     if (peer != rank() && link != nullptr && link->endpoint != nullptr)
-      messenger_.notify(*channel_, peer, wire, text);
+      messenger_.notify(*channel_, peer, told.wire, told.text);
   }
   end(why);
 }
@@ -333,7 +338,7 @@ void Communicator::close() {
       return active.empty();
     });
   }
-  messenger_.detach(*channel_);
+  messenger_.detach(*channel_, left_well_ ? std::nullopt : std::optional(report(failed_)));
   channel_ = nullptr;
   engine_.settle();
 }

@@ -72,6 +72,7 @@ class Communicator final : private ChannelOwner, private CollectiveOwner {
   Status start_collective(const dicomm_op &op, Nanos timeout, Request *&out);
   void check_ahead(int64_t seq, const Fingerprint &mine);
   void launch(Request &request, Nanos timeout);
+  FailureReport report(const Status &why) const;
   void fail(const Status &why);
   void end(const Status &why);
   void probe();

@@ -73,29 +73,32 @@ void Messenger::drop_unexpected(Channel &channel, Dropped dropped) {
   }
 }
 
-void Messenger::detach(Channel &channel) {
+void Messenger::detach(Channel &channel, std::optional<FailureReport> failed) {
   drop_unexpected(channel, [](int, const Unexpected &) { return true; });
   if (closed_.size() >= kClosedKept) closed_.clear();
-  closed_.emplace(channel.id, static_cast<uint32_t>(channel.rank));
+  closed_.emplace(channel.id, Closed{static_cast<uint32_t>(channel.rank), std::move(failed)});
   channels_.erase(channel.id);
 }
 
 // To a message for a communicator that was closed here.
 void Messenger::answer_late(Link &link, const Wire &wire) {
+  if (wire.type == MessageType::bye || wire.type == MessageType::fail) return;
+  const auto closed = closed_.find(wire.comm);
   Wire answer;
-  answer.comm = wire.comm;
-  if (wire.type == MessageType::rts) {
+  std::string text;
+  if (closed != closed_.end() && closed->second.failed) {
+    answer = closed->second.failed->wire;
+    text = closed->second.failed->text.substr(0, kMaxText);
+  } else if (wire.type == MessageType::rts) {
     answer.type = MessageType::refuse;
     answer.id = wire.id;
     answer.count = DICOMM_PEER_LOST;
-    transmit(link, answer);
-  } else if (wire.type != MessageType::bye && wire.type != MessageType::fail) {
-    const auto closed = closed_.find(wire.comm);
-    if (closed == closed_.end()) return;
+  } else {
     answer.type = MessageType::bye;
-    answer.source = closed->second;
-    transmit(link, answer);
   }
+  answer.comm = wire.comm;
+  if (closed != closed_.end()) answer.source = closed->second.rank;
+  if (closed != closed_.end() || wire.type == MessageType::rts) transmit(link, answer, text);
 }
 
 Link &Messenger::link_to(const PeerAddress &peer) {
