@@ -32,15 +32,3 @@ def test_a_receiver_that_stops_is_not_overrun(vm: Machine) -> None:
         assert rank["card"]["sent_pkts"] > 1500
         for name in ("send_rnr_err", "rcvd_rnr_err", "retry_rnr_exceeded_err"):
             assert rank["card"][name] == 0, name
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_a_message_of_more_than_4_gib(vm: Machine) -> None:
-    ranks = said(vm, job(PROGRAMS / "large.py"), 3500)
-    assert len(ranks) == 2
-    for rank in ranks:
-        assert rank["bytes"] == (4 << 30) + (67 << 20)
-        assert rank["path"] == "rdma-direct"
-        assert rank["fallbacks"] == rank["socket_bytes"] == 0
-    assert max(rank["direct_bytes"] for rank in ranks) >= ranks[0]["bytes"]
