@@ -212,6 +212,9 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
   size_t rest_put_ = 0;
   std::array<Out, kVerbsSlots> outs_;
   std::array<In, kVerbsSlots> ins_;
+  // A bit per slot in that state, so that a poll need not look at all of them.
+  uint32_t granted_ = 0;  // of outs_
+  uint32_t waiting_ = 0;  // of ins_
   uint32_t next_pair_ = 0;
   enum class Goodbye { none, wanted, written, answered } goodbye_ = Goodbye::none;
 
