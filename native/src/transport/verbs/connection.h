@@ -234,6 +234,9 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
   std::array<Out, kVerbsSlots> outs_;
   std::array<In, kVerbsSlots> ins_;
   std::list<Arrived> arrived_;
+  // A bit per slot in that state, so that a poll need not look at all of them.
+  uint32_t granted_ = 0;  // of outs_
+  uint32_t waiting_ = 0;  // of ins_
   uint32_t next_pair_ = 0;
   enum class Goodbye { none, wanted, written, answered } goodbye_ = Goodbye::none;
 

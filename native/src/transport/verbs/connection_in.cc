@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "transport/verbs/connection.h"
@@ -126,6 +127,7 @@ bool VerbsConnection::on_offer(const Offer &offer) {
   }
   if (in.state != In::free) return refuse("a second offer under one number");
   in.state = In::waiting;
+  waiting_ |= 1u << offer.slot;
   in.header = offer.header;
   in.size = offer.size;
   return announce(in.header, in.size, in.into);  // the next write_queued() grants it
@@ -133,8 +135,8 @@ bool VerbsConnection::on_offer(const Offer &offer) {
 
 void VerbsConnection::grant_waiting() {
   if (our_down_ && !their_down_) return;  // they still count on the old grants
-  for (uint32_t slot = 0; slot < kVerbsSlots; ++slot)
-    if (ins_[slot].state == In::waiting && !grant(slot)) return;
+  for (uint32_t left = waiting_; left != 0; left &= left - 1)
+    if (!grant(static_cast<uint32_t>(std::countr_zero(left)))) return;
 }
 
 // False: not now.
@@ -166,6 +168,7 @@ bool VerbsConnection::grant(uint32_t slot) {
     ++next_pair_;
   }
   in.state = receives_from_link_ ? In::granted : In::streaming;
+  waiting_ &= ~(1u << slot);
   std::memcpy(begin_frame(FrameKind::grant, sizeof(grant)), &grant, sizeof(grant));
   return true;
 }
@@ -180,6 +183,7 @@ bool VerbsConnection::on_grant(const Grant &grant) {
   Out &out = outs_[grant.slot];
   out.grant = grant;
   out.state = Out::granted;
+  granted_ |= 1u << grant.slot;
   write(out);
   return fd_.valid();
 }

@@ -174,6 +174,7 @@ void VerbsConnection::report_down() {
     if (in.state != In::granted) continue;
     in.lent.give_back(verbs_.staging_in);
     in.state = In::waiting;
+    waiting_ |= 1u << slot;
   }
   copy_text(down.text, lost_->why);
   stream_.push(RecordKind::down, epoch_, &down, sizeof(down));

@@ -1,6 +1,7 @@
 #include <errno.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "transport/verbs/connection.h"
@@ -161,8 +162,8 @@ const std::byte *VerbsConnection::payload_of(const Out &out) const {
 }
 
 void VerbsConnection::write_granted() {
-  for (Out &out : outs_)
-    if (out.state == Out::granted && !write(out)) return;
+  for (uint32_t left = granted_; left != 0; left &= left - 1)
+    if (!write(outs_[static_cast<size_t>(std::countr_zero(left))])) return;
 }
 
 // False: not now.
@@ -173,6 +174,7 @@ bool VerbsConnection::write(Out &out) {
   if (out.grant.epoch == 0) {
     if (of_chip) return fetch(out);
     out.state = Out::streaming;
+    granted_ &= ~(1u << slot);
     counters_.socket_bytes += out.size;
     stream_.push_payload(slot, payload_of(out), out.size);
     want_output();
@@ -195,6 +197,7 @@ bool VerbsConnection::write(Out &out) {
   (direct ? counters_.direct_bytes : counters_.staged_bytes) += out.size;
   if (of_chip) counters_.chip_bytes += out.size;
   out.state = Out::writing;
+  granted_ &= ~(1u << slot);
   return true;
 }
 
@@ -236,6 +239,7 @@ void VerbsConnection::withdraw_grants(uint32_t pending) {
     }
     out.lent.give_back(verbs_.staging_out);
     out.state = Out::offered;  // they grant it again
+    granted_ &= ~(1u << slot);
   }
 }
 
