@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <atomic>
 #include <mutex>
 #include <numeric>
 #include <random>
@@ -127,6 +128,25 @@ TEST_CASE("a receive on a chip that is canceled is not written to, and the next 
           DICOMM_OK);
     CHECK(first == std::vector<int32_t>(500000, -1));
     if (rank == 1) CHECK(second == values);
+  });
+}
+
+TEST_CASE("a receive on a chip from a rank that has left without a word ends") {
+  VerbsDouble verbs;
+  std::atomic<bool> closed{false}, heard{false};
+  run_chips([&](Rank &self, int rank) {
+    if (rank == 0) {
+      dicomm_comm_close(self.comm);
+      self.comm = nullptr;
+      closed = true;
+      while (!heard) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return;
+    }
+    while (!closed) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::vector<int32_t> values(500000);
+    const dicomm_block all = block(values);
+    CHECK(finish(self.comm, message(DICOMM_RECV, 0, all)) == DICOMM_PEER_LOST);
+    heard = true;
   });
 }
 

@@ -59,8 +59,9 @@ class Messenger final : public Sink {
   // Start a transfer. A value: it is over already, with that status, and the owner will not hear of it.
   std::optional<Status> send(Channel &channel, SendTask &task);
   std::optional<Status> receive(Channel &channel, RecvTask &task);
-  // Could a message of that size leave for the rank from the chip's memory now, or come into it?
-  bool carries(Channel &channel, int rank, const ChipMemory &chip, uint64_t bytes);
+  // Could a message of that size leave for the rank from the chip's memory now, or come into it? Connects
+  // nothing.
+  bool carries(const Channel &channel, int rank, const ChipMemory &chip, uint64_t bytes) const;
   // More of the bytes are available.
   void resume(SendTask &task);
   // Takes the transfer back wherever it stands; the owner will not hear of it, its buffer is free on return,

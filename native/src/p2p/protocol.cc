@@ -54,10 +54,10 @@ std::optional<Status> Messenger::send(Channel &channel, SendTask &task) {
   return Status();
 }
 
-bool Messenger::carries(Channel &channel, int rank, const ChipMemory &chip, uint64_t bytes) {
-  if (bytes <= eager_bytes_) return false;
-  const Endpoint *const endpoint = link(channel, rank).endpoint;
-  return endpoint != nullptr && endpoint->carries(chip);
+bool Messenger::carries(const Channel &channel, int rank, const ChipMemory &chip, uint64_t bytes) const {
+  const Link *const link = channel.links[static_cast<size_t>(rank)];
+  return bytes > eager_bytes_ && link != nullptr && link->endpoint != nullptr &&
+         link->endpoint->carries(chip);
 }
 
 std::optional<Status> Messenger::receive(Channel &channel, RecvTask &task) {

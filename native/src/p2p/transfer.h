@@ -21,7 +21,7 @@ class TransferOwner {
   // Bytes from `offset` on are there; only for a RecvTask that tells of parts, and before on_received.
   // on_chip: in its `on_chip`, not in `data`.
   virtual void on_part(RecvTask &, uint64_t /*offset*/, uint64_t /*bytes*/, bool /*on_chip*/) {}
-  // It has taken a message; again, when the one before was withdrawn. `data` and `on_chip` may be set.
+  // It has taken a message; again, when the one before was withdrawn. It may set `data`.
   virtual void on_matched(RecvTask &) {}
   // A receive without `data` needs host memory for the `bytes` of its message. Null: there is none.
   virtual std::byte *host_memory(RecvTask &) { return nullptr; }
