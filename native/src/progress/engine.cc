@@ -51,6 +51,8 @@ void Engine::stop() {
     Lock lock(mutex_);
     stop_ = true;
     rest_.notify_all();
+    deep_rest_.store(false);
+    deep_rest_.notify_all();
     reactor_.kick();
   }
   if (thread_.joinable()) thread_.join();
@@ -253,8 +255,8 @@ WaitEnd Engine::wait(Request *const *requests, size_t count, Nanos until) {
 }
 
 void Engine::leave() {
-  // The background thread rests deeply only while a caller sleeps; the last caller to go calls it back.
-  if (callers_.fetch_sub(1) == 1 && deep_rest_.load()) rest_.notify_one();
+  // The background thread rests deeply only while callers stay; the last one to go calls it back.
+  if (callers_.fetch_sub(1) == 1 && deep_rest_.load() && deep_rest_.exchange(false)) deep_rest_.notify_one();
 }
 
 void Engine::run() {
@@ -263,11 +265,18 @@ void Engine::run() {
   while (!stop_) {
     const uint64_t visits = visits_.load();
     if (callers_.load() > 0 || visits != seen) {
+      // Nobody came since the last look, so who is here stays; or a driver has slept for long.
+      const bool stays = visits == seen || (driver_ != nullptr && now() - driver_since_ > kLongSleep);
       seen = visits;
-      if (driver_ != nullptr && now() - driver_since_ > kLongSleep) {
+      if (stays) {
         deep_rest_.store(true);
-        rest_.wait(lock);
+        if (callers_.load() > 0) {
+          lock.unlock();
+          deep_rest_.wait(true);
+          lock.lock();
+        }
         deep_rest_.store(false);
+        --seen;  // who has left just now may come again: one short rest before we drive
       } else {
         rest_.wait_for(lock, std::chrono::nanoseconds(kRest));
       }

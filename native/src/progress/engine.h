@@ -6,8 +6,8 @@
 // futex word of their own until their request is done or the driver leaves and asks one of them to take over.
 //
 // The background thread drives only when no caller does. It keeps out of the way of callers: while they come
-// and go it looks up every kRest; while one has been asleep as driver for long it sleeps until that one
-// leaves. When nobody waits it sleeps in the reactor and costs nothing.
+// and go it looks up every kRest; while they stay, polling or asleep as driver, it sleeps until they leave.
+// When nobody waits it sleeps in the reactor and costs nothing.
 #pragma once
 
 #include <condition_variable>
