@@ -36,7 +36,9 @@ class HiddenDevice final : public Device {
   const char *vendor() const override { return "hidden"; }
   int index() const override { return 0; }
   std::string describe() const override { return "a chip with memory of its own"; }
-  DeviceCapabilities capabilities() const override { return {.exports_dmabuf = exports_}; }
+  DeviceCapabilities capabilities() const override {
+    return {.exports_dmabuf = exports_, .sees_card_writes = true};
+  }
   Status allocate(size_t bytes, std::unique_ptr<Allocation> &out) override {
     REQUIRE(used_ + bytes <= kBytes);
     out = std::make_unique<Memory>(given_ + used_, bytes);
@@ -115,6 +117,8 @@ class HiddenChip final : public ChipMemory, private Poller {
     if (!bytes.empty()) std::memcpy(bytes.data(), device_.inside(from), bytes.size());
   }
 
+  bool hold = false;  // no copy ends
+
   Bounce bounce(size_t bytes) override {
     return Bounce(new std::byte[bytes], std::default_delete<std::byte[]>());
   }
@@ -146,14 +150,14 @@ class HiddenChip final : public ChipMemory, private Poller {
     return {};
   }
   bool poll() override {
-    if (copies_.empty() || --copies_.front().turns > 0) return false;
+    if (hold || copies_.empty() || --copies_.front().turns > 0) return false;
     const Copy copy = std::move(copies_.front());
     copies_.pop_front();
     std::memcpy(copy.to, copy.from, copy.bytes);
     if (!copy.listener.expired()) copy.done({});
     return true;
   }
-  bool arm() override { return !copies_.empty(); }
+  bool arm() override { return !hold && !copies_.empty(); }
   void disarm() override {}
   bool meets_on(int) override { return false; }
 

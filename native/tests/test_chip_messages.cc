@@ -16,11 +16,12 @@ namespace dicomm::test {
 namespace {
 
 // Two brands over the double of libibverbs.
-void run_chips(const std::function<void(Rank &, int)> &body) {
+void run_chips(const std::function<void(Rank &, int)> &body, double copy_latency_us = 0) {
   const std::string rdma = "queue_pairs=2, library=" + double_path("ibverbs");
   dicomm_simulation simulation{};
   simulation.size = sizeof simulation;
   simulation.dtypes = UINT64_MAX;
+  simulation.copy_latency_us = copy_latency_us;
   std::array<dicomm_chip, 2> chips{};
   const auto adjust = [&](int rank, dicomm_context_options &options) {
     dicomm_chip &chip = chips[static_cast<size_t>(rank)];
@@ -150,8 +151,38 @@ TEST_CASE("a receive on a chip from a rank that has left without a word ends") {
   });
 }
 
+TEST_CASE("a receive on a chip that is busy can be canceled at once") {
+  VerbsDouble verbs;
+  std::atomic<bool> sent{false}, over{false};
+  run_chips(
+      [&](Rank &self, int rank) {
+        CHECK(finish(self.comm, op(DICOMM_BARRIER, DICOMM_UINT8)) == DICOMM_OK);
+        std::vector<int32_t> few = numbers(10, 7), got(10, -1), many(500000, -1);
+        const dicomm_block a = block(few), b = block(got), c = block(many);
+        if (rank == 0) {
+          CHECK(finish(self.comm, message(DICOMM_SEND, 1, a)) == DICOMM_OK);
+          sent = true;
+          while (!over) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          return;
+        }
+        dicomm_request *const first = start(self, message(DICOMM_RECV, 0, b));
+        while (!sent) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        CHECK(dicomm_request_wait(first, kSecondNs / 20) == DICOMM_IN_PROGRESS);  // on its way to the chip
+        dicomm_request *const second = start(self, message(DICOMM_RECV, 0, c));
+        const auto begun = std::chrono::steady_clock::now();
+        CHECK(dicomm_request_cancel(second) == DICOMM_OK);
+        CHECK(wait(second) == DICOMM_CANCELED);
+        CHECK(std::chrono::steady_clock::now() - begun < std::chrono::milliseconds(500));
+        CHECK(wait(first) == DICOMM_OK);
+        CHECK(got == few);
+        over = true;
+      },
+      1e6);
+}
+
 TEST_CASE("an abort frees messages between chips that are under way") {
   VerbsDouble verbs;
+  std::atomic<int> started{0};
   run_chips([&](Rank &self, int rank) {
     exchange(self, rank, 1);
     std::vector<int32_t> values = numbers(3000000, 7);
@@ -163,11 +194,14 @@ TEST_CASE("an abort frees messages between chips that are under way") {
     }
     dicomm_request *const request =
         start(self, message(rank == 0 ? DICOMM_SEND : DICOMM_RECV, 1 - rank, all));
-    CHECK(dicomm_request_wait(request, kSecondNs / 5) == DICOMM_IN_PROGRESS);
-    if (rank == 0) dicomm_comm_abort(self.comm, "enough");
-    verbs.control.release();
-    const dicomm_status status = wait(request);
-    CHECK(status == DICOMM_ABORTED);
+    ++started;
+    if (rank == 0) {
+      while (started < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      CHECK(dicomm_request_wait(request, kSecondNs / 5) == DICOMM_IN_PROGRESS);
+      dicomm_comm_abort(self.comm, "enough");
+      verbs.control.release();
+    }
+    CHECK(wait(request) == DICOMM_ABORTED);
   });
 }
 

@@ -248,6 +248,30 @@ TEST_CASE("transport rdma: one side's chip cannot be reached, and the other's ca
   CHECK(counter(job.b(), "chip_bytes") == 0);
 }
 
+TEST_CASE("transport rdma: what the chip still copies arrives though the sender is gone") {
+  Job job;
+  job.meet();
+  job.b().chip = std::make_unique<test::HiddenChip>(job.b().reactor, true);
+  job.b().transport->meet(*job.b().chip);
+  job.b().chip->hold = true;
+  for (const size_t size : {100, 5000})
+    job.a().send(job.b(), Lane::bulk, size);  // in frames, and then a bounce
+  REQUIRE(job.pair.drive([&] { return job.a().all_sent() && job.b().arrived.size() == 3; }));
+  for (int i = 0; i < 100; ++i) {
+    job.a().transport->shutdown();
+    job.a().step();
+    job.b().step();
+  }
+  job.a().transport.reset();  // it has waited long enough
+  for (int i = 0; i < 100; ++i) job.b().step();
+  CHECK(job.b().complete() == 1);
+  CHECK(job.b().failed.empty());
+  job.b().chip->hold = false;
+  REQUIRE(suite::drive({&job.b()}, [&] { return !job.b().failed.empty(); }));
+  CHECK(job.b().failed[0].clean);
+  check_delivery(job.a(), job.b(), false);
+}
+
 TEST_CASE("transport rdma: a chip's memory that cannot be registered after all goes through the host's") {
   Job job({.chip = true});
   job.meet();

@@ -7,6 +7,8 @@ import socket
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +109,19 @@ def test_missing_ranks_through_a_torch_store() -> None:
     config = Config(interface="127.0.0.1", init_timeout=0.5)
     with pytest.raises(dicomm.TimedOut, match=r"ranks? .*1"):
         dicomm.init(distributed.HashStore(), rank=0, size=2, config=config)
+
+
+def test_ranks_without_a_common_path_learn_it_at_once(tmp_path: Path) -> None:
+    def one(rank: int) -> str:
+        config = replace(SETTINGS, paths=("shm", "tcp")[rank])
+        with pytest.raises(dicomm.DicommError) as caught:
+            dicomm.init(f"file://{tmp_path}/store", rank=rank, size=2, config=config)
+        assert not isinstance(caught.value, dicomm.TimedOut)
+        return str(caught.value)
+
+    with ThreadPoolExecutor(2) as threads:
+        for text in threads.map(one, range(2)):
+            assert "no transport reaches" in text
 
 
 def test_a_store_that_fails_is_the_cause_of_the_error() -> None:

@@ -39,7 +39,12 @@ Status Communicator::open(Nanos deadline) {
   messenger_.replay(*channel_);
   Wire hello;
   hello.type = MessageType::hello;
-  for (const int peer : neighbours()) messenger_.notify(*channel_, peer, hello);
+  for (const int peer : neighbours()) {
+    messenger_.notify(*channel_, peer, hello);
+    // Without a path to it nothing will ever say so.
+    const Link &link = messenger_.link(*channel_, peer);
+    if (link.endpoint == nullptr) on_peer_lost(peer, link.gone);
+  }
   engine_.settle();
   const auto met = [&] {
     return std::ranges::all_of(neighbours(), [&](int peer) { return hellos_.contains(peer); });

@@ -9,8 +9,9 @@
 // export. sim is an implementation for chips that do not exist.
 //
 // Threads: every function may be called from any thread, several at a time on one Device, but for close. Each
-// sets the vendor's current device for itself and puts the caller's back before it returns. The engine lock
-// is never held: a call marked "may block" would hold up every other operation.
+// sets the vendor's current device for itself and puts the caller's back before it returns. Calls marked "may
+// block" are made without the engine lock, which would hold up every other operation; but for the pinned
+// memory and the registrations that a message on a chip needs when it is under way already.
 #pragma once
 
 #include <cstddef>
@@ -26,10 +27,11 @@ namespace dicomm {
 
 // What a chip can do beyond copying. A test of a missing capability is skipped with this flag as its reason.
 struct DeviceCapabilities {
-  bool reduces = false;         // reduce() and copy_convert() run on the chip
-  bool exports_dmabuf = false;  // export_dmabuf()
-  bool maps_peers = false;      // processes of one host can open one another's allocations
-  bool unified = false;         // the processors read and write its memory as their own
+  bool reduces = false;           // reduce() and copy_convert() run on the chip
+  bool exports_dmabuf = false;    // export_dmabuf()
+  bool maps_peers = false;        // processes of one host can open one another's allocations
+  bool sees_card_writes = false;  // see_card_writes() can be relied on
+  bool unified = false;           // the processors read and write its memory as their own
 };
 
 // A point in a stream's work. Owned by the caller; may be destroyed while it is pending.
@@ -121,8 +123,8 @@ class Device {
   // A number that the allocation around `data` has and no other of this process ever had, so that what was
   // made of memory can be told from what is at its address now. 0: the run time does not say. Does not block.
   virtual uint64_t allocation_number(const void * /*data*/) const { return 0; }
-  // What network cards have written into the chip's memory is seen by all work that starts after this call.
-  // Takes microseconds.
+  // What network cards have written into the chip's memory is seen by all work that starts after this call;
+  // without DeviceCapabilities::sees_card_writes nobody knows. Takes microseconds.
   virtual Status see_card_writes() { return {}; }
 
   // Waits for the work of our own streams, at most timeout_ns, and gives back what the Device holds of the

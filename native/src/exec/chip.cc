@@ -124,9 +124,8 @@ Chip::Bounce Chip::bounce(size_t bytes) {
 Status Chip::start_copy(Bounce bounce, std::weak_ptr<void> listener, Done done,
                         const std::function<Status(ChipTask &)> &start) {
   copies_.push_back(std::make_unique<Copy>(copies_, std::move(bounce), std::move(listener), std::move(done)));
-  const Status started = start(copies_.back()->task);
-  if (!started.ok()) copies_.pop_back();
-  return started;
+  // Of one that fails a part may be under way: it is kept, and nobody hears of it.
+  return start(copies_.back()->task);
 }
 
 Status Chip::to_host(Bounce into, const std::byte *from, size_t bytes, std::weak_ptr<void> listener,

@@ -30,8 +30,9 @@ void PointToPoint::prepare(const Place &place, int peer, uint64_t tag, dicomm_dt
   blocks_ = std::move(blocks);
   chip_ = place.chip;
   on_chip_ = place.on_chip;
-  copies_.clear();
+  tasks_.clear();
   copying_ = 0;
+  starting_ = by_card_ = matched_ = false;
   carried_ = 0;
   ending_.reset();
   std::byte *data = blocks_.base();
@@ -91,13 +92,12 @@ void PointToPoint::fetch() {
   const uint64_t part = early ? kPart : std::max<uint64_t>(bytes, 1);
   Status status;
   for (uint64_t at = 0; at < std::max<uint64_t>(bytes, 1) && status.ok(); at += part) {
-    ChipTask &task = copies_.emplace_back();
-    task.owner = this;
-    const uint64_t size = std::min(part, bytes - at);
-    task.index = early ? static_cast<uint32_t>(size) : 0;
-    status = copies ? chip_->to_host(task, packed_.get() + at, blocks_.base() + at, size)
-                    : chip_->after_copies(task);
-    copying_ += status.ok();
+    ChipTask &next = task(copies ? Kind::copy : Kind::start);
+    next.bytes = std::min(part, bytes - at);
+    status = copies ? chip_->to_host(next, packed_.get() + at, blocks_.base() + at, next.bytes)
+                    : chip_->after_copies(next);
+    copying_ += copies && status.ok();
+    starting_ = !copies && status.ok();
   }
   if (!status.ok()) return fail(status);
   if (!early) {
@@ -106,6 +106,13 @@ void PointToPoint::fetch() {
   }
   send_.available = 0;
   if (const std::optional<Status> end_now = messenger_.send(channel_, send_)) fail(*end_now);
+}
+
+ChipTask &PointToPoint::task(Kind kind) {
+  ChipTask &made = tasks_.emplace_back();
+  made.owner = this;
+  made.index = static_cast<uint32_t>(kind);
+  return made;
 }
 
 // Null: there is none.
@@ -120,15 +127,23 @@ std::byte *PointToPoint::pinned(uint64_t size) {
 
 void PointToPoint::on_matched(RecvTask &task) {
   carried_ = 0;
-  if (copied()) task.data = nullptr;
+  if (!copied()) return;
+  task.data = nullptr;
+  // Copies of a message that was withdrawn may be under way: copies alone come after those.
+  if (std::exchange(matched_, true)) {
+    task.on_chip = nullptr;
+    task.chip = nullptr;
+  }
 }
 
 std::byte *PointToPoint::host_memory(RecvTask &task) { return pinned(task.bytes); }
 
 void PointToPoint::on_chip_done(ChipTask &task, const Status &status) {
+  const auto kind = static_cast<Kind>(task.index);
+  if (kind == Kind::start) return on_start(status);
   --copying_;
   const bool early = send_.available != UINT64_MAX;
-  if (sending() && !early && task.index != kFence) --chip_->sends_under_way;
+  if (sending() && !early && kind == Kind::copy) --chip_->sends_under_way;
   if (ending_) {
     if (copying_ > 0) return;
     complete(*ending_);
@@ -136,21 +151,39 @@ void PointToPoint::on_chip_done(ChipTask &task, const Status &status) {
   } else if (!status.ok()) {
     fail(status);
   } else if (sending() && early) {
-    send_.available += task.index;
+    send_.available += task.bytes;
     messenger_.resume(send_);
   } else if (sending()) {
-    if (const std::optional<Status> end_now = messenger_.send(channel_, send_)) end(*end_now);
-  } else if (task.index == kFence && receive_.state != RecvTask::State::done) {
-    receive_.chip = chip_;
+    send();
   } else if (copying_ == 0 && receive_.state == RecvTask::State::done) {
     complete(describe({}));
   }
 }
 
+void PointToPoint::on_start(const Status &status) {
+  starting_ = false;
+  if (sending()) --chip_->sends_under_way;
+  if (done()) {
+    release();
+  } else if (ending_) {
+    return;
+  } else if (!status.ok()) {
+    fail(status);
+  } else if (sending()) {
+    send();
+  } else if (receive_.on_chip != nullptr && receive_.state != RecvTask::State::done) {
+    receive_.chip = chip_;
+    by_card_ = true;
+  }
+}
+
+void PointToPoint::send() {
+  if (const std::optional<Status> end_now = messenger_.send(channel_, send_)) end(*end_now);
+}
+
 void PointToPoint::carry(uint64_t offset, uint64_t size) {
-  ChipTask &task = copies_.emplace_back();
-  task.owner = this;
-  const Status status = chip_->to_chip(task, blocks_.base() + offset, packed_.get() + offset, size);
+  const Status status =
+      chip_->to_chip(task(Kind::copy), blocks_.base() + offset, packed_.get() + offset, size);
   copying_ += status.ok();
   carried_ += size;
   if (!status.ok()) fail(status);
@@ -167,10 +200,7 @@ void PointToPoint::on_part(RecvTask &, uint64_t offset, uint64_t size, bool on_c
 void PointToPoint::receive_on_chip() {
   if (receive_.peer < 0 || !messenger_.carries(channel_, receive_.peer, *chip_, bytes)) return;
   receive_.on_chip = blocks_.base();
-  ChipTask &task = copies_.emplace_back();
-  task.owner = this;
-  task.index = kFence;
-  copying_ += chip_->after_copies_to_chip(task).ok();
+  starting_ = chip_->after_copies_to_chip(task(Kind::start)).ok();
 }
 
 void PointToPoint::on_sent(SendTask &, const Status &status) { end(status); }
@@ -178,7 +208,7 @@ void PointToPoint::on_received(RecvTask &, const Status &status) { end(status); 
 
 void PointToPoint::end(const Status &status) {
   if (done()) return;
-  if (!status.ok() && (copying_ > 0 || by_card())) return fail(status);
+  if (!status.ok() && (copying_ > 0 || chip_may_be_used())) return fail(status);
   const Status told = describe(status);
   if (!sending()) {
     source = receive_.source;
@@ -196,25 +226,33 @@ void PointToPoint::end(const Status &status) {
 
 void PointToPoint::complete(const Status &status) {
   packed_ = {};
-  const bool written = status.ok() && receive_.chip != nullptr;
+  if (starting_) retain();  // until that is over
+  const bool written = status.ok() && by_card_;
   engine_.complete(*this, written ? describe(chip_->device().see_card_writes()) : status);
 }
 
 void PointToPoint::fail(const Status &why) {
   if (done() || ending_) return;
   const Status told = describe(why);
+  const bool begun = chip_may_be_used();
   messenger_.cancel(channel_, send_);
   messenger_.cancel(channel_, receive_);
-  if (by_card()) {  // its endpoint may have begun copies
-    ChipTask &task = copies_.emplace_back();
-    task.owner = this;
-    task.index = kFence;
-    copying_ += (sending() ? chip_->after_copies(task) : chip_->after_copies_to_chip(task)).ok();
-  }
+  if (begun)
+    copying_ += (sending() ? chip_->after_copies(task(Kind::finish))
+                           : chip_->after_copies_to_chip(task(Kind::finish)))
+                    .ok();
   if (copying_ == 0) return complete(told);
   ending_ = told;  // the chip still reads or writes the memory
   deadline = kNever;
   retain();
+}
+
+// Has the endpoint begun copies from or to the chip, perhaps?
+bool PointToPoint::chip_may_be_used() const {
+  if (sending())
+    return send_.chip != nullptr &&
+           (send_.state == SendTask::State::streaming || send_.state == SendTask::State::done);
+  return by_card_ && matched_;
 }
 
 bool PointToPoint::cancel() {

@@ -53,6 +53,8 @@ class PointToPoint final : public Request, private TransferOwner, private ChipTa
   std::byte *host_memory(RecvTask &task) override;
   std::byte *pinned(uint64_t size);
   void fetch();
+  void send();
+  void on_start(const Status &status);
   void receive_on_chip();
   void carry(uint64_t offset, uint64_t size);
   void end(const Status &status);
@@ -63,7 +65,14 @@ class PointToPoint final : public Request, private TransferOwner, private ChipTa
   static constexpr uint64_t kPart = 1 << 20;
   bool copied() const { return on_chip_ && blocks_.contiguous(); }
   bool in_parts() const { return copied() && bytes > kPart; }
-  bool by_card() const { return send_.chip != nullptr || receive_.chip != nullptr; }
+  bool chip_may_be_used() const;
+  // What a ChipTask of ours is.
+  enum class Kind : uint32_t {
+    copy,   // of `bytes`, from or to the chip
+    start,  // no copy: the work is over that makes what is sent, or that uses what is received into
+    finish  // no copy: those that an endpoint had begun are over
+  };
+  ChipTask &task(Kind kind);
   bool sending() const { return opcode == DICOMM_SEND; }
   Status describe(const Status &why) const;
 
@@ -77,9 +86,11 @@ class PointToPoint final : public Request, private TransferOwner, private ChipTa
   RecvTask receive_;
   Chip *chip_ = nullptr;
   bool on_chip_ = false;
-  static constexpr uint32_t kFence = UINT32_MAX;
-  std::deque<ChipTask> copies_;   // from or to the chip, in their order; `index`: bytes of a part, or kFence
-  size_t copying_ = 0;            // of them, not done
+  std::deque<ChipTask> tasks_;  // in their order; `index` is the Kind
+  size_t copying_ = 0;          // of them, neither done nor a start
+  bool starting_ = false;       // a start is not done
+  bool by_card_ = false;        // a card may have written to the chip
+  bool matched_ = false;
   uint64_t carried_ = 0;          // bytes of a receive there, or on their way to the chip
   std::optional<Status> ending_;  // how it will have ended when the copies have
 };

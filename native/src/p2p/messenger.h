@@ -64,9 +64,9 @@ class Messenger final : public Sink {
   bool carries(const Channel &channel, int rank, const ChipMemory &chip, uint64_t bytes) const;
   // More of the bytes are available.
   void resume(SendTask &task);
-  // Takes the transfer back wherever it stands; the owner will not hear of it, its buffer is free on return,
-  // and the other side is told.
-  // False: a send that arrives all the same, from a copy.
+  // Takes the transfer back wherever it stands; the owner will not hear of it, its buffer is free on return
+  // (a chip's: behind the chip's copies so far), and the other side is told. False: a send that arrives all
+  // the same, from a copy.
   bool cancel(Channel &channel, SendTask &task);
   void cancel(Channel &channel, RecvTask &task);
 

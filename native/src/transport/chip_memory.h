@@ -13,7 +13,7 @@ namespace dicomm {
 
 class ChipMemory {
  public:
-  // Host memory that the chip copies from and to, of a copy under way held until that is over.
+  // Host memory that the chip copies from and to; a copy holds it until that is over.
   using Bounce = std::shared_ptr<std::byte>;
   using Done = std::function<void(const Status &)>;
 
@@ -22,7 +22,7 @@ class ChipMemory {
   virtual Bounce bounce(size_t bytes) = 0;
   // Start a copy of the whole bounce and return. `done` is called once, from inside Reactor::dispatch, if
   // `listener` still exists then. Copies start behind the work that operations on this memory wait for, and
-  // run in the order of the calls. A failure: nothing was started.
+  // run in the order of the calls. A failure: `done` is not called.
   virtual Status to_host(Bounce into, const std::byte *from, size_t bytes, std::weak_ptr<void> listener,
                          Done done) = 0;
   virtual Status to_chip(std::byte *into, Bounce from, size_t bytes, std::weak_ptr<void> listener,

@@ -76,9 +76,9 @@ Status CudaDevice::open(const CudaMember &member, int index, std::unique_ptr<Dev
   DICOMM_TRY(current.status());
   made->exports_dmabuf_ =
       api->MemGetHandleForAddressRange != nullptr && made->attribute(kDmaBufSupported) != 0;
-  made->flushes_card_writes_ = api->FlushGPUDirectRDMAWrites != nullptr &&
-                               (made->attribute(kFlushOptions) & kFlushByHost) != 0 &&
-                               made->attribute(kWritesOrdering) < kOrderedForOwner;
+  made->ordered_ = made->attribute(kWritesOrdering) >= kOrderedForOwner;
+  made->flushes_card_writes_ = !made->ordered_ && api->FlushGPUDirectRDMAWrites != nullptr &&
+                               (made->attribute(kFlushOptions) & kFlushByHost) != 0;
   out = std::move(made);
   return {};
 }

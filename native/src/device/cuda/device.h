@@ -29,7 +29,9 @@ class CudaDevice final : public Device {
   const char *vendor() const override { return chip_->api->member().vendor.c_str(); }
   int index() const override { return chip_->index; }
   std::string describe() const override;
-  DeviceCapabilities capabilities() const override { return {.exports_dmabuf = exports_dmabuf_}; }
+  DeviceCapabilities capabilities() const override {
+    return {.exports_dmabuf = exports_dmabuf_, .sees_card_writes = ordered_ || flushes_card_writes_};
+  }
 
   std::string bus_address() const override;
 
@@ -51,6 +53,7 @@ class CudaDevice final : public Device {
 
   const std::shared_ptr<CudaChip> chip_;
   bool exports_dmabuf_ = false;
+  bool ordered_ = false;  // what cards write, by the hardware, with the chip's own work
   bool flushes_card_writes_ = false;
 };
 

@@ -1,7 +1,5 @@
 #include "transport/verbs/chip_reach.h"
 
-#include <algorithm>
-
 #include "base/unique_fd.h"
 
 namespace dicomm {
@@ -20,12 +18,16 @@ void ChipReach::find_out(const Ports &ports, Device &device) {
     words_ = "host memory";
     return;
   }
+  if (!device.capabilities().sees_card_writes) {
+    words_ = concat("no: nothing promises that work on ", device.describe(), " sees what cards write");
+    return;
+  }
   std::unique_ptr<Allocation> memory;
   if (const Status status = device.allocate(kTrial, memory); !status.ok()) {
     words_ = concat("no: ", status.sentence());
     return;
   }
-  words_ = "no";
+  std::string refusals;
   for (const auto &[way, name] : {std::pair{Way::dma_buf, "dma-buf"}, {Way::peer_memory, "peer memory"}}) {
     way_ = way;
     Status status;
@@ -39,9 +41,10 @@ void ChipReach::find_out(const Ports &ports, Device &device) {
       words_ = name;
       return;
     }
-    words_ += concat(words_ == "no" ? ": by " : "; by ", name, ": ", status.sentence());
+    refusals += concat(refusals.empty() ? "by " : "; by ", name, ": ", status.sentence());
   }
   way_ = Way::none;
+  words_ = "no: " + refusals;
 }
 
 Status ChipReach::register_memory(const VerbsPort &port, const std::byte *data, size_t bytes, int access,

@@ -1,10 +1,11 @@
 // How cards reach the memory of a chip: found out by trying, once for all ports.
 //
 //   dma-buf       the chip's driver hands the memory over as a file descriptor (Linux 5.12, rdma-core 34)
-//   peer memory   the kernel knows the chip's addresses (nvidia-peermem, AMD's and others' own drivers)
+//   peer memory   the kernel knows the chip's addresses (nvidia-peermem)
 //   host memory   the chip's memory is the host's
 //
-// Where a way is missing the kernel refuses to register; nothing else happens.
+// Where a way is missing the kernel refuses to register; nothing else happens. None is taken where the chip's
+// run time does not promise that work on the chip sees what cards have written.
 #pragma once
 
 #include <string>
@@ -20,6 +21,7 @@ class ChipReach {
 
   // Takes a little of the chip's memory for the trial. May block.
   void find_out(const Ports &ports, Device &device);
+  void leave_out(const std::string &why) { words_ = "no: " + why; }
   Way way() const { return way_; }
   // "dma-buf", or "no: " and why.
   const std::string &words() const { return words_; }

@@ -40,7 +40,7 @@ void VerbsConnection::close() {
   std::erase(verbs_.connections, this);
   verbs_.closed.add(counters_);
   shared_.reactor.remove(static_cast<Poller *>(this));
-  shared_.reactor.remove(fd_.get());
+  if (!ended_) shared_.reactor.remove(fd_.get());
   shared_.reactor.cancel(retry_);
   shared_.reactor.cancel(attempt_deadline_);
   fd_.reset();
@@ -65,7 +65,7 @@ bool VerbsConnection::carries(const ChipMemory &) const {
 }
 
 void VerbsConnection::want_output() {
-  if (!fd_.valid() || output_wanted_ == !stream_.idle()) return;
+  if (!fd_.valid() || ended_ || output_wanted_ == !stream_.idle()) return;
   output_wanted_ = !stream_.idle();
   shared_.reactor.modify(fd_.get(), EPOLLIN | (output_wanted_ ? EPOLLOUT : 0u));
 }
@@ -126,6 +126,11 @@ void VerbsConnection::end_of_stream(const Status &why) {
   const bool between = stream_.between_records() && incoming_ == nullptr;
   const bool agreed = peer_goodbye_ || goodbye_ == Goodbye::written || goodbye_ == Goodbye::answered;
   if (!between || !agreed) return fail(why.ok() ? no_goodbye() : why);
+  if (!arrived_.empty()) {
+    if (!ended_) shared_.reactor.remove(fd_.get());
+    ended_ = why;
+    return;
+  }
   close();
   owner_.ended(*this);
 }

@@ -245,7 +245,8 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
   Header header_{};
   size_t payload_size_ = 0, payload_read_ = 0;
   uint32_t streaming_slot_ = 0;
-  bool peer_goodbye_ = false;
+  bool peer_goodbye_ = false, goodbye_answered_ = false;
+  std::optional<Status> ended_;  // how the stream did, while arrived_ goes on
 };
 
 // Waits for it among what completes, if only for a moment: the caller holds the engine lock. It stays to be

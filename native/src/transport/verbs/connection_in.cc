@@ -86,6 +86,7 @@ bool VerbsConnection::more(const std::byte *body, size_t bytes) {
 bool VerbsConnection::arrived(const Header &header, size_t size, Incoming *into, ChipMemory::Bounce bounce) {
   if (!bounce || into->data == nullptr) {
     deliver(header, size, into);
+    answer_goodbye();
     return fd_.valid();
   }
   const auto entry = arrived_.insert(arrived_.end(), {header, size, into});
@@ -94,7 +95,8 @@ bool VerbsConnection::arrived(const Header &header, size_t size, Incoming *into,
     arrived_.erase(entry);
     if (!status.ok()) return fail(status);
     deliver(there.header, there.size, there.into);
-    if (fd_.valid() && peer_goodbye_) answer_goodbye();
+    answer_goodbye();
+    if (fd_.valid() && ended_ && arrived_.empty()) end_of_stream(*ended_);
   };
   const Status started = into->chip->to_chip(into->data, std::move(bounce), size, open_, copied);
   if (started.ok()) return true;
@@ -105,7 +107,9 @@ bool VerbsConnection::arrived(const Header &header, size_t size, Incoming *into,
 
 // They hang up when they read it: not before all that came has been handed on.
 void VerbsConnection::answer_goodbye() {
-  if (!arrived_.empty()) return;
+  if (!fd_.valid() || !peer_goodbye_ || goodbye_answered_ || !arrived_.empty()) return;
+  if (std::any_of(ins_.begin(), ins_.end(), [](const In &in) { return in.state != In::free; })) return;
+  goodbye_answered_ = true;
   stream_.push(RecordKind::farewell, 0);
   want_output();
 }
@@ -199,7 +203,7 @@ bool VerbsConnection::complete(In &in) {
 void VerbsConnection::revoke(Incoming &into) {
   for (uint32_t slot = 0; slot < kVerbsSlots; ++slot) {
     In &in = ins_[slot];
-    if (in.into != &into || in.state != In::granted || !in.lent.region.valid()) continue;
+    if (in.into != &into || in.state != In::granted || in.bounce || !in.lent.region.valid()) continue;
     const auto done = [&](const Completion &c) { return c.with_slot && c.imm == slot; };
     if (!await_completion(done)) drop_link("a receive was taken back while its message was under way");
     in.lent.region.reset();

@@ -117,6 +117,7 @@ bool VerbsConnection::write_queued() {
   const uint32_t before = next_;
   grant_waiting();
   write_granted();
+  if (!fd_.valid()) return false;
   bool open = put_rest();
   while (open && fd_.valid()) {
     if (current_ == nullptr) {
@@ -162,6 +163,7 @@ const std::byte *VerbsConnection::payload_of(const Out &out) const {
 }
 
 void VerbsConnection::write_granted() {
+  if (!fd_.valid()) return;
   for (uint32_t left = granted_; left != 0; left &= left - 1)
     if (!write(outs_[static_cast<size_t>(std::countr_zero(left))])) return;
 }
@@ -264,7 +266,7 @@ VerbsConnection::Canceled VerbsConnection::cancel(Outgoing &message) {
     if (out.state == Out::streaming) stream_.move_payload(slot, payload_of(out));
     // The card may still read the message's own memory: it has to stop before the caller reuses that.
     const auto done = [&](const Completion &c) { return c.work == Work::write && c.index == slot; };
-    if (out.state == Out::writing && out.lent.region.valid() && !await_completion(done))
+    if (out.state == Out::writing && !out.bounce && out.lent.region.valid() && !await_completion(done))
       drop_link("a message was taken back while it was under way");
     if (out.state != Out::writing) out.lent.region.reset();
     return Canceled::partly;

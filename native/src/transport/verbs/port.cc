@@ -121,11 +121,14 @@ std::string VerbsPort::describe() const {
   return concat(name_, " port ", int{number_}, ", GID ", gid_index_, " ", text);
 }
 
+bool VerbsPort::make(const std::function<ibv::Mr *()> &attempt, ibv::Mr *&out) const {
+  out = attempt();
+  if (out == nullptr && errno == ENOMEM && make_room_ && make_room_()) out = attempt();
+  return out != nullptr;
+}
+
 Status VerbsPort::register_memory(void *data, size_t bytes, int access, ibv::Mr *&out) const {
-  out = call().reg_mr(pd_, data, bytes, access);
-  if (out == nullptr && errno == ENOMEM && make_room_ && make_room_())
-    out = call().reg_mr(pd_, data, bytes, access);
-  if (out != nullptr) return {};
+  if (make([&] { return call().reg_mr(pd_, data, bytes, access); }, out)) return {};
   const int error = errno;
   const char *advice = error == ENOMEM ? "; raise the locked-memory limit: ulimit -l unlimited" : "";
   return Status::from_errno(error, concat("ibv_reg_mr of ", bytes, " bytes on ", describe(), advice));
@@ -135,8 +138,8 @@ Status VerbsPort::register_dmabuf(int fd, uint64_t offset, const void *data, siz
                                   ibv::Mr *&out) const {
   if (call().reg_dmabuf_mr == nullptr)
     return Status::make(DICOMM_NOT_SUPPORTED, "libibverbs has no ibv_reg_dmabuf_mr: rdma-core 34 has");
-  out = call().reg_dmabuf_mr(pd_, offset, bytes, reinterpret_cast<uint64_t>(data), fd, access);
-  if (out != nullptr) return {};
+  const auto address = reinterpret_cast<uint64_t>(data);
+  if (make([&] { return call().reg_dmabuf_mr(pd_, offset, bytes, address, fd, access); }, out)) return {};
   return Status::from_errno(errno, concat("ibv_reg_dmabuf_mr of ", bytes, " bytes on ", describe()));
 }
 

@@ -60,6 +60,8 @@ class VerbsPort {
   VerbsPort(std::shared_ptr<const VerbsLibrary> library, std::string name, uint8_t number)
       : library_(std::move(library)), name_(std::move(name)), number_(number) {}
   Status open(ibv::Device *device, const VerbsSettings &settings, const ibv::Gid &address);
+  // With room made once, if that is what it lacks. False: errno tells.
+  bool make(const std::function<ibv::Mr *()> &attempt, ibv::Mr *&out) const;
   Status choose_address(const VerbsSettings &settings, const ibv::Gid &address, const ibv::PortAttr &port);
 
   const std::shared_ptr<const VerbsLibrary> library_;

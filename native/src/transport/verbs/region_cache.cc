@@ -29,13 +29,10 @@ RegionCache::~RegionCache() {
 }
 
 void RegionCache::start() {
-  if (const Status status = watch_.open(); !status.ok()) {
-    why_not_ = status.sentence();
-    return;
-  }
-  why_not_.clear();
   // What is idle counts against the limit on locked memory, which others need too.
   for (const auto &port : ports_) port->on_shortage([this] { return give_up_idle(); });
+  const Status status = watch_.open();
+  why_not_ = status.ok() ? "" : status.sentence();
 }
 
 Status RegionCache::open(size_t port, const std::byte *data, size_t bytes, int access, Region &out,
@@ -122,6 +119,7 @@ Status RegionCache::add_of_chip(size_t port, const std::byte *data, size_t bytes
                                 const ChipReach &chip, uint64_t allocation, Entries::iterator &out) {
   const auto begin = reinterpret_cast<uintptr_t>(data);
   Entry entry;
+  give_up_freed(chip);
   if (allocation != 0 && make_place(bytes)) entry.allocation = allocation;
   entry.end = begin + bytes;
   entry.access = entry.kept() ? access | kBothWays : access;
@@ -129,6 +127,20 @@ Status RegionCache::add_of_chip(size_t port, const std::byte *data, size_t bytes
   out = entries_.emplace(std::pair{port, begin}, entry);
   if (entry.kept()) keep(out);
   return {};
+}
+
+// Of the longest unused of a chip, what is no more.
+void RegionCache::give_up_freed(const ChipReach &chip) {
+  constexpr int kLooks = 64;  // at a microsecond each, beside a registration
+  auto at = idle_.begin();
+  for (int looks = 0; at != idle_.end() && looks < kLooks; ++looks) {
+    const Entries::iterator entry = *at++;
+    const uint64_t number = entry->second.allocation;
+    const auto *const data = reinterpret_cast<const std::byte *>(entry->first.second);
+    if (number == 0 || chip.allocation_of(data, entry->second.end - entry->first.second) == number) continue;
+    ++counters_.invalidations;
+    remove(entry);
+  }
 }
 
 void RegionCache::keep(Entries::iterator entry) {

@@ -9,8 +9,9 @@
 // registered as it is, for one message.
 //
 // A chip's memory is not watched: its registration goes to new users as long as the chip's run time says that
-// the same allocation is at the address (Device::allocation_number), and goes when another is found there, or
-// when room is needed. Until then it keeps memory in use that the trainer has freed.
+// the same allocation is at the address (Device::allocation_number), and goes when that is found to be no
+// more, for which each new registration looks at some, or when room is needed. Until then it keeps the whole
+// allocation in use that the trainer has freed.
 //
 // Not here: joining of neighbours into one registration.
 #pragma once
@@ -101,6 +102,7 @@ class RegionCache {
   Status add_of_chip(size_t port, const std::byte *data, size_t bytes, int access, const ChipReach &chip,
                      uint64_t allocation, Entries::iterator &out);
   void keep(Entries::iterator entry);
+  void give_up_freed(const ChipReach &chip);
   bool make_place(size_t bytes);
   void lose(Entries::iterator entry);
   void leave(Entries::iterator entry);

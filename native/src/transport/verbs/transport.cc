@@ -112,7 +112,10 @@ std::string VerbsTransport::counters() const {
 }
 
 void VerbsTransport::meet(ChipMemory &chip) {
-  if (verbs_.settings.direct) verbs_.chip.find_out(verbs_.ports, chip.device());
+  if (verbs_.settings.direct)
+    verbs_.chip.find_out(verbs_.ports, chip.device());
+  else
+    verbs_.chip.leave_out("rdma-direct is not among the paths");
 }
 
 // The parent's device: nothing is said to it here, and its descriptors are closed with the rest at exec.
