@@ -182,21 +182,21 @@ TEST_CASE("a receive on a chip that is busy can be canceled at once") {
 
 TEST_CASE("an abort frees messages between chips that are under way") {
   VerbsDouble verbs;
-  std::atomic<int> started{0};
+  std::atomic<int> through{0};
   run_chips([&](Rank &self, int rank) {
     exchange(self, rank, 1);
     std::vector<int32_t> values = numbers(3000000, 7);
     const dicomm_block all = block(values);
     CHECK(finish(self.comm, op(DICOMM_BARRIER, DICOMM_UINT8)) == DICOMM_OK);
-    {
+    ++through;
+    while (through < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (rank == 0) {
       const std::lock_guard lock(verbs.control.mutex);
       verbs.control.settings.hold = true;
     }
     dicomm_request *const request =
         start(self, message(rank == 0 ? DICOMM_SEND : DICOMM_RECV, 1 - rank, all));
-    ++started;
     if (rank == 0) {
-      while (started < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       CHECK(dicomm_request_wait(request, kSecondNs / 5) == DICOMM_IN_PROGRESS);
       dicomm_comm_abort(self.comm, "enough");
       verbs.control.release();
