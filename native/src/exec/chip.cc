@@ -41,8 +41,8 @@ class DeviceMemory final : public ScratchSource {
 
 class Chip::Copy final : private ChipTaskOwner {
  public:
-  Copy(std::list<std::unique_ptr<Copy>> &all, Bounce bounce, std::weak_ptr<void> listener, Done done)
-      : all_(all), bounce_(std::move(bounce)), listener_(std::move(listener)), done_(std::move(done)) {
+  Copy(Chip &chip, Bounce bounce, std::weak_ptr<void> listener, Done done)
+      : chip_(chip), bounce_(std::move(bounce)), listener_(std::move(listener)), done_(std::move(done)) {
     task.owner = this;
   }
   ChipTask task;
@@ -50,14 +50,15 @@ class Chip::Copy final : private ChipTaskOwner {
  private:
   Status run_on_lane(const ChipTask &, Stream &, CclGroup *) override { return {}; }  // it has no lane
   void on_chip_done(ChipTask &, const Status &status) override {
+    auto &all = chip_.copies_;
     const auto self =
-        std::find_if(all_.begin(), all_.end(), [&](const auto &one) { return one.get() == this; });
+        std::find_if(all.begin(), all.end(), [&](const auto &one) { return one.get() == this; });
     const std::unique_ptr<Copy> keep = std::move(*self);
-    all_.erase(self);
-    if (!listener_.expired()) done_(status);
+    all.erase(self);
+    if (!chip_.closing_ && !listener_.expired()) done_(status);
   }
 
-  std::list<std::unique_ptr<Copy>> &all_;
+  Chip &chip_;
   const Bounce bounce_;
   const std::weak_ptr<void> listener_;
   const Done done_;
@@ -83,10 +84,16 @@ void Chip::close(Nanos timeout) {
   {
     auto lock = engine_.lock();
     engine_.reactor().remove(this);
+    closing_ = true;
   }
   memory_.reset();
   pinned_.reset();
-  if (const Status closed = device_->close(timeout); !closed.ok())
+  const Status closed = device_->close(timeout);
+  {
+    auto lock = engine_.lock();
+    poll();  // requests that only wait for their tasks to end
+  }
+  if (!closed.ok())
     for (auto &copy : copies_) static_cast<void>(copy.release());  // left to the process's end with the work
   out_.reset();
   in_.reset();
@@ -123,7 +130,7 @@ Chip::Bounce Chip::bounce(size_t bytes) {
 
 Status Chip::start_copy(Bounce bounce, std::weak_ptr<void> listener, Done done,
                         const std::function<Status(ChipTask &)> &start) {
-  copies_.push_back(std::make_unique<Copy>(copies_, std::move(bounce), std::move(listener), std::move(done)));
+  copies_.push_back(std::make_unique<Copy>(*this, std::move(bounce), std::move(listener), std::move(done)));
   // Of one that fails a part may be under way: it is kept, and nobody hears of it.
   return start(copies_.back()->task);
 }

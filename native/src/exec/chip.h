@@ -109,6 +109,7 @@ class Chip final : public ChipMemory, private Poller {
   std::shared_ptr<ScratchPool> memory_, pinned_;
   std::unique_ptr<Stream> out_, in_;
   Copied copied_;
+  bool closing_ = false;
   std::list<std::unique_ptr<Copy>> copies_;  // for transports, under way
   std::mutex mutex_;                         // after the engine lock
   ChipTask *done_ = nullptr, **last_done_ = &done_;
