@@ -115,17 +115,19 @@ TEST_CASE("different collectives are a mismatch that names both calls on every r
 }
 
 TEST_CASE("abort frees every waiter") {
-  std::atomic<int> waiting{0};
+  std::atomic<int> waiting{0}, heard{0};
   run_ranks(4, [&](Rank &self, int rank) {
     if (rank == 2) {
       while (waiting < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       dicomm_comm_abort(self.comm, "enough");
+      while (heard < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       return;
     }
     ++waiting;
     CHECK(finish(self.comm, op(DICOMM_BARRIER, DICOMM_UINT8)) == DICOMM_ABORTED);
     CHECK(Rank::error().find("enough") != std::string::npos);
+    ++heard;
   });
 }
 

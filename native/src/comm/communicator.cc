@@ -202,7 +202,7 @@ Status Communicator::mismatch(int peer, int64_t seq, const Fingerprint &theirs) 
 }
 
 bool Communicator::on_fingerprint(int peer, uint32_t wire_seq, const Fingerprint &theirs) {
-  if (!failed_.ok()) return false;
+  if (!failed_.ok()) return tell_failure(peer), false;
   const int64_t seq = full_seq(wire_seq);
   if (seq >= next_seq_ || seq < 0 || next_seq_ - seq > kHistory) return true;
   if (history_[static_cast<size_t>(seq % kHistory)] == theirs) return true;
@@ -219,7 +219,17 @@ void Communicator::on_probe(int peer, uint32_t wire_seq, const Fingerprint &thei
   }
 }
 
-void Communicator::on_hello(int peer) { hellos_.insert(peer); }
+void Communicator::on_hello(int peer) {
+  hellos_.insert(peer);
+  if (!failed_.ok()) tell_failure(peer);
+}
+
+// Once; for those that were not there yet when it failed.
+void Communicator::tell_failure(int peer) {
+  if (!told_.insert(peer).second) return;
+  const FailureReport told = report(failed_);
+  messenger_.notify(*channel_, peer, told.wire, told.text);
+}
 
 void Communicator::on_bye(int peer) {
   channel_->left.insert(peer);
@@ -271,11 +281,9 @@ void Communicator::fail(const Status &why) {
   if (!failed_.ok()) return;
   failed_ = why;
   context_.log(3, concat("communicator '", setup_.name, "' rank ", rank(), " failed: ", why.message()));
-  const FailureReport told = report(why);
   for (int peer = 0; peer < size(); ++peer) {
     const Link *link = channel_->links[static_cast<size_t>(peer)];
-    if (peer != rank() && link != nullptr && link->endpoint != nullptr)
-      messenger_.notify(*channel_, peer, told.wire, told.text);
+    if (peer != rank() && link != nullptr && link->endpoint != nullptr) tell_failure(peer);
   }
   end(why);
 }
