@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "base/boot_id.h"
 #include "ccl/registry.h"
 #include "device/registry.h"
 
@@ -23,13 +24,6 @@ std::string processor_name() {
     }
   }
   return "";  // not every architecture has such a line
-}
-
-// Of the running kernel: containers on one host have it in common, and no two hosts do.
-std::string boot_id() {
-  std::string id;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
-  return id;
 }
 
 ChipInfo host_processors() {

@@ -202,7 +202,7 @@ Status Communicator::mismatch(int peer, int64_t seq, const Fingerprint &theirs) 
 }
 
 bool Communicator::on_fingerprint(int peer, uint32_t wire_seq, const Fingerprint &theirs) {
-  if (!failed_.ok()) return tell_failure(peer), false;
+  if (!failed_.ok()) return tell_end(peer), false;
   const int64_t seq = full_seq(wire_seq);
   if (seq >= next_seq_ || seq < 0 || next_seq_ - seq > kHistory) return true;
   if (history_[static_cast<size_t>(seq % kHistory)] == theirs) return true;
@@ -221,13 +221,13 @@ void Communicator::on_probe(int peer, uint32_t wire_seq, const Fingerprint &thei
 
 void Communicator::on_hello(int peer) {
   hellos_.insert(peer);
-  if (!failed_.ok()) tell_failure(peer);
+  if (!failed_.ok()) tell_end(peer);
 }
 
-// Once; for those that were not there yet when it failed.
-void Communicator::tell_failure(int peer) {
+// Once; also to those that were not there yet when it came.
+void Communicator::tell_end(int peer) {
   if (!told_.insert(peer).second) return;
-  const FailureReport told = report(failed_);
+  const Farewell told = farewell();
   messenger_.notify(*channel_, peer, told.wire, told.text);
 }
 
@@ -266,14 +266,17 @@ void Communicator::on_remote_failure(int source, dicomm_status code, const std::
               .peer = wire.root >= 0 && wire.root < size() && wire.root != rank() ? wire.root : source}));
 }
 
-FailureReport Communicator::report(const Status &why) const {
-  FailureReport out;
+// Of a communicator that has failed or was left.
+Farewell Communicator::farewell() const {
+  Farewell out;
+  out.wire.type = MessageType::bye;
+  if (left_well_) return out;
+  const Failure &why = *failed_.failure();
   out.wire.type = MessageType::fail;
-  out.wire.id = static_cast<uint64_t>(why.code());
-  out.wire.root = why.failure()->peer;
+  out.wire.id = static_cast<uint64_t>(why.code);
+  out.wire.root = why.peer;
   // A report that is passed on is not wrapped again.
-  out.text =
-      why.failure()->text.find(" reports: ") != std::string::npos ? why.failure()->text : why.sentence();
+  out.text = why.text.find(" reports: ") != std::string::npos ? why.text : failed_.sentence();
   return out;
 }
 
@@ -283,7 +286,7 @@ void Communicator::fail(const Status &why) {
   context_.log(3, concat("communicator '", setup_.name, "' rank ", rank(), " failed: ", why.message()));
   for (int peer = 0; peer < size(); ++peer) {
     const Link *link = channel_->links[static_cast<size_t>(peer)];
-    if (peer != rank() && link != nullptr && link->endpoint != nullptr) tell_failure(peer);
+    if (peer != rank() && link != nullptr && link->endpoint != nullptr) tell_end(peer);
   }
   end(why);
 }
@@ -351,7 +354,7 @@ void Communicator::close() {
       return active.empty();
     });
   }
-  messenger_.detach(*channel_, left_well_ ? std::nullopt : std::optional(report(failed_)));
+  messenger_.detach(*channel_, farewell());
   channel_ = nullptr;
   engine_.settle();
 }

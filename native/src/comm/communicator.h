@@ -72,8 +72,8 @@ class Communicator final : private ChannelOwner, private CollectiveOwner {
   Status start_collective(const dicomm_op &op, Nanos timeout, Request *&out);
   void check_ahead(int64_t seq, const Fingerprint &mine);
   void launch(Request &request, Nanos timeout);
-  FailureReport report(const Status &why) const;
-  void tell_failure(int peer);
+  Farewell farewell() const;
+  void tell_end(int peer);
   void fail(const Status &why);
   void end(const Status &why);
   void probe();
@@ -103,7 +103,7 @@ class Communicator final : private ChannelOwner, private CollectiveOwner {
   Channel *channel_ = nullptr;
   Status failed_;
   std::set<int> hellos_;
-  std::set<int> told_;  // of our failure
+  std::set<int> told_;  // farewell()
   int64_t next_seq_ = 0;
   std::array<Fingerprint, kHistory> history_{};           // by seq modulo kHistory
   std::map<int, std::pair<int64_t, Fingerprint>> ahead_;  // probes for collectives not started here, by rank

@@ -68,11 +68,9 @@ void PointToPoint::prepare(const Place &place, int peer, uint64_t tag, dicomm_dt
 }
 
 void PointToPoint::start() {
-  if (sending() && chip_ != nullptr && (on_chip_ || chip_->sends_under_way > 0)) return fetch();
-  if (!sending() && copied()) receive_on_chip();
-  const std::optional<Status> end_now =
-      sending() ? messenger_.send(channel_, send_) : messenger_.receive(channel_, receive_);
-  if (end_now) end(*end_now);
+  if (sending()) return chip_ != nullptr && (on_chip_ || chip_->sends_under_way > 0) ? fetch() : send();
+  if (copied()) receive_on_chip();
+  if (const std::optional<Status> end_now = messenger_.receive(channel_, receive_)) end(*end_now);
 }
 
 // The bytes from the chip. A long message is offered at once, if that lets it overtake none, and leaves as

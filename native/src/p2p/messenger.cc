@@ -73,10 +73,13 @@ void Messenger::drop_unexpected(Channel &channel, Dropped dropped) {
   }
 }
 
-void Messenger::detach(Channel &channel, std::optional<FailureReport> failed) {
+void Messenger::detach(Channel &channel, Farewell farewell) {
   drop_unexpected(channel, [](int, const Unexpected &) { return true; });
+  farewell.wire.comm = channel.id;
+  farewell.wire.source = static_cast<uint32_t>(channel.rank);
+  farewell.text.resize(std::min(farewell.text.size(), kMaxText));
   if (closed_.size() >= kClosedKept) closed_.clear();
-  closed_.emplace(channel.id, Closed{static_cast<uint32_t>(channel.rank), std::move(failed)});
+  closed_.emplace(channel.id, std::move(farewell));
   channels_.erase(channel.id);
 }
 
@@ -84,21 +87,17 @@ void Messenger::detach(Channel &channel, std::optional<FailureReport> failed) {
 void Messenger::answer_late(Link &link, const Wire &wire) {
   if (wire.type == MessageType::bye || wire.type == MessageType::fail) return;
   const auto closed = closed_.find(wire.comm);
-  Wire answer;
-  std::string text;
-  if (closed != closed_.end() && closed->second.failed) {
-    answer = closed->second.failed->wire;
-    text = closed->second.failed->text.substr(0, kMaxText);
-  } else if (wire.type == MessageType::rts) {
+  const bool failed = closed != closed_.end() && closed->second.wire.type == MessageType::fail;
+  if (wire.type == MessageType::rts && !failed) {
+    Wire answer;
     answer.type = MessageType::refuse;
+    answer.comm = wire.comm;
     answer.id = wire.id;
     answer.count = DICOMM_PEER_LOST;
-  } else {
-    answer.type = MessageType::bye;
+    transmit(link, answer);
+  } else if (closed != closed_.end()) {
+    transmit(link, closed->second.wire, closed->second.text);
   }
-  answer.comm = wire.comm;
-  if (closed != closed_.end()) answer.source = closed->second.rank;
-  if (closed != closed_.end() || wire.type == MessageType::rts) transmit(link, answer, text);
 }
 
 Link &Messenger::link_to(const PeerAddress &peer) {

@@ -22,8 +22,8 @@
 
 namespace dicomm {
 
-// That a rank's communicator has failed, as it goes to the others.
-struct FailureReport {
+// How a rank's part in a channel has ended, as the others hear it: bye, or fail and why.
+struct Farewell {
   Wire wire;
   std::string text;
 };
@@ -53,8 +53,8 @@ class Messenger final : public Sink {
   Channel &attach(uint64_t comm, ChannelOwner &owner, int rank, std::vector<PeerAddress> peers);
   void replay(Channel &channel);
   bool attached(uint64_t comm) const;
-  // Whoever still speaks to the channel hears that its rank has left, or, with a report, that it has failed.
-  void detach(Channel &channel, std::optional<FailureReport> failed);
+  // Whoever still speaks to the channel hears the farewell.
+  void detach(Channel &channel, Farewell farewell);
 
   // Start a transfer. A value: it is over already, with that status, and the owner will not hear of it.
   std::optional<Status> send(Channel &channel, SendTask &task);
@@ -96,10 +96,6 @@ class Messenger final : public Sink {
   static bool holds(const Channel &channel, int rank, const Link &link);
   Link &link_of(Endpoint &endpoint);
   Link &link_to(const PeerAddress &peer);
-  struct Closed {
-    uint32_t rank;  // ours
-    std::optional<FailureReport> failed;
-  };
   enum class Lookup { found, closed, refused };
   Lookup find_channel(const Wire &wire, const Link &link, Channel *&channel);
   void on_control(Link &link, const Wire &wire, const std::string &text);
@@ -139,7 +135,7 @@ class Messenger final : public Sink {
   const Transports *transports_ = nullptr;
   std::map<ContextId, std::unique_ptr<Link>> links_;
   std::unordered_map<uint64_t, std::unique_ptr<Channel>> channels_;
-  std::unordered_map<uint64_t, Closed> closed_;  // channels that were detached
+  std::unordered_map<uint64_t, Farewell> closed_;  // channels that were detached
   std::vector<std::unique_ptr<Arrival>> arrivals_;
   std::vector<Arrival *> free_arrivals_;
   std::vector<std::unique_ptr<Unexpected>> spare_unexpected_;

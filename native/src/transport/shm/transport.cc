@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include <cstddef>
-#include <fstream>
 
+#include "base/boot_id.h"
 #include "transport/shm/connection.h"
 
 namespace dicomm {
@@ -32,8 +32,7 @@ ShmTransport::ShmTransport(Reactor &reactor, Sink &sink, const ShmOptions &optio
 }
 
 Status ShmTransport::open() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  const std::string boot = boot_id();
   char space[64] = "";
   const ssize_t n = ::readlink("/proc/self/ns/net", space, sizeof(space) - 1);
   if (boot.empty() || n <= 0) {

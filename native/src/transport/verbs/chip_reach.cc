@@ -7,7 +7,6 @@ namespace dicomm {
 namespace {
 
 constexpr size_t kTrial = 64 << 10;
-constexpr int kBothWays = ibv::access_local_write | ibv::access_remote_write;
 
 }  // namespace
 

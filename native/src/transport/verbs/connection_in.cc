@@ -6,6 +6,15 @@
 
 namespace dicomm {
 
+namespace {
+
+// Where the bytes go. Null: nowhere, the payload is dropped.
+std::byte *place_of(const Incoming &into, const ChipMemory::Bounce &bounce) {
+  return bounce ? bounce.get() : into.data;
+}
+
+}  // namespace
+
 // Each of these: false when the connection is closed, by what was found or by a callback.
 bool VerbsConnection::refuse(const std::string &what) {
   fail(Status::make(DICOMM_PROTOCOL, "it sent ", what, ", which dicomm never does"));
@@ -74,7 +83,7 @@ bool VerbsConnection::begin_message(const std::byte *body, size_t bytes) {
 
 bool VerbsConnection::more(const std::byte *body, size_t bytes) {
   if (incoming_ == nullptr || bytes > payload_size_ - payload_read_) return refuse("more of no message");
-  std::byte *const into = incoming_bounce_ ? incoming_bounce_.get() : incoming_->data;
+  std::byte *const into = place_of(*incoming_, incoming_bounce_);
   if (into != nullptr && bytes > 0) std::memcpy(into + payload_read_, body, bytes);
   payload_read_ += bytes;
   if (payload_read_ < payload_size_) return true;
@@ -147,7 +156,6 @@ void VerbsConnection::grant_waiting() {
 bool VerbsConnection::grant(uint32_t slot) {
   if (!window_open()) return false;
   In &in = ins_[slot];
-  constexpr int kWritable = ibv::access_local_write | ibv::access_remote_write;
   const bool of_chip = in.into->chip != nullptr && in.into->data != nullptr;
   Grant grant{slot, 0, 0, 0, 0};
   uint32_t port = 0;
@@ -157,15 +165,15 @@ bool VerbsConnection::grant(uint32_t slot) {
     grant.epoch = epoch_;
     grant.queue_pair = 1 + next_pair_ % (link_->pairs() - 1);
     port = link_->port_of(grant.queue_pair);
-    by_card = of_chip && !in.bounce && lend_chip(in.lent, port, in.into->data, in.size, kWritable);
+    by_card = of_chip && !in.bounce && lend_chip(in.lent, port, in.into->data, in.size, kBothWays);
   }
   if (of_chip && !in.bounce && !by_card) {
     in.bounce = bounce(*in.into->chip, in.size);
     if (!in.bounce) return false;
   }
   if (receives_from_link_) {
-    std::byte *const data = in.bounce ? in.bounce.get() : in.into->data;
-    if (!lend(in.lent, verbs_.staging_in, port, data, in.size, kWritable)) return false;
+    std::byte *const data = place_of(*in.into, in.bounce);
+    if (!lend(in.lent, verbs_.staging_in, port, data, in.size, kBothWays)) return false;
     const bool direct = in.lent.region.valid();
     grant.rkey = direct ? in.lent.region->rkey : in.lent.staging->region(port)->rkey;
     grant.address = reinterpret_cast<uint64_t>(direct ? data : in.lent.staging->data());
@@ -193,7 +201,7 @@ bool VerbsConnection::on_grant(const Grant &grant) {
 }
 
 bool VerbsConnection::complete(In &in) {
-  std::byte *const into = in.bounce ? in.bounce.get() : in.into->data;
+  std::byte *const into = place_of(*in.into, in.bounce);
   if (in.lent.staging != nullptr && into != nullptr) std::memcpy(into, in.lent.staging->data(), in.size);
   in.lent.give_back(verbs_.staging_in);
   in.state = In::free;
@@ -261,7 +269,7 @@ bool VerbsConnection::on_payload_begins(uint32_t slot, size_t bytes) {
 
 std::byte *VerbsConnection::payload_destination() {
   const In &in = ins_[streaming_slot_];
-  return in.bounce ? in.bounce.get() : in.into->data;
+  return place_of(*in.into, in.bounce);
 }
 
 bool VerbsConnection::on_payload_ends() { return complete(ins_[streaming_slot_]); }

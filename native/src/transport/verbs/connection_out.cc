@@ -257,10 +257,10 @@ VerbsConnection::Canceled VerbsConnection::cancel(Outgoing &message) {
   if (control_.remove(message) || bulk_.remove(message)) return Canceled::unsent;
   for (Out &out : outs_) {
     if (out.message != &message) continue;
-    if (message.chip != nullptr)
-      out.copy.assign(message.size, std::byte{0});
-    else
+    if (message.chip == nullptr)
       out.copy.assign(message.data, message.data + message.size);
+    else if (!out.bounce)
+      out.copy.assign(message.size, std::byte{0});
     out.message = nullptr;
     const auto slot = static_cast<uint32_t>(&out - outs_.data());
     if (out.state == Out::streaming) stream_.move_payload(slot, payload_of(out));

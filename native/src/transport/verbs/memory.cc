@@ -27,8 +27,7 @@ Status Pinned::allocate(size_t bytes) {
 Status Pinned::register_with(const VerbsPort &port, size_t index) {
   if (regions_[index] != nullptr) return {};
   ports_[index] = &port;
-  return port.register_memory(data_, bytes_, ibv::access_local_write | ibv::access_remote_write,
-                              regions_[index]);
+  return port.register_memory(data_, bytes_, kBothWays, regions_[index]);
 }
 
 Status FrameMemory::allocate(const VerbsPort &port, uint32_t depth) {

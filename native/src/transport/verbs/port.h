@@ -23,6 +23,8 @@ struct PortAddress {
 static_assert(sizeof(PortAddress) == 24);
 
 inline constexpr size_t kMaxPorts = 4;
+// Access to memory that peers write into and we send from.
+inline constexpr int kBothWays = ibv::access_local_write | ibv::access_remote_write;
 
 class VerbsPort;
 using Ports = std::vector<std::unique_ptr<VerbsPort>>;

@@ -9,12 +9,6 @@
 
 namespace dicomm {
 
-namespace {
-
-constexpr int kBothWays = ibv::access_local_write | ibv::access_remote_write;
-
-}  // namespace
-
 RegionCache::RegionCache(const Ports &ports, size_t most, size_t most_bytes)
     : ports_(ports),
       most_(most),
