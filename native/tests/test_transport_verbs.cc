@@ -5,63 +5,20 @@
 #include <filesystem>
 
 #include "base/mapping_watch.h"
-#include "doubles/double.h"
 #include "mappings.h"
 #include "transport/verbs/gid.h"
-#include "transport/verbs/transport.h"
-#include "transport_suite.h"
-#include "verbs_double.h"
+#include "verbs_job.h"
 
 using namespace dicomm;
 using suite::Party;
+using test::Job;
+using test::Knobs;
+using test::log_lines;
+using test::over_double;
+using test::rank_names;
+using test::rdma;
 
 namespace {
-
-// Of what the tests run over: the double, or the cards of this machine.
-struct Knobs {
-  bool real = false;
-  bool direct = true, staged = true, tcp = true;
-  bool chip = false;  // see suite::Setup
-  uint32_t queue_pairs = 1, depth = 32;
-  uint16_t pkey_index = 0;
-  Nanos connect_timeout = 10 * kSecond;
-};
-
-std::vector<std::string> &log_lines() {
-  static std::vector<std::string> lines;
-  return lines;
-}
-
-// Of the ranks' processes, where a test gives them.
-std::map<ContextId, std::string> &rank_names() {
-  static std::map<ContextId, std::string> names;
-  return names;
-}
-
-Party::Make rdma(const Knobs &knobs = {}) {
-  return [=](Reactor &reactor, Sink &sink, const PeerAddress &self) -> std::unique_ptr<Transport> {
-    VerbsOptions options;
-    options.self = self;
-    if (!knobs.real) options.interface = "127.0.0.1";
-    options.connect_timeout = knobs.connect_timeout;
-    if (!knobs.real) options.settings.library = test::double_path("ibverbs");
-    options.settings.direct = knobs.direct;
-    options.settings.staged = knobs.staged;
-    options.settings.tcp = knobs.tcp;
-    options.settings.queue_pairs = knobs.queue_pairs;
-    options.settings.pkey_index = knobs.pkey_index;
-    options.settings.queue_depth = knobs.depth;
-    options.log = [](const std::string &line) { log_lines().push_back(line); };
-    options.name_of = [](const ContextId &id) { return rank_names()[id]; };
-    auto transport = std::make_unique<VerbsTransport>(reactor, sink, options);
-    const Status status = transport->open();
-    INFO(status.message());
-    REQUIRE(status.ok());
-    return transport;
-  };
-}
-
-suite::Setup over_double(const Knobs &knobs) { return {rdma(knobs), false, false, "", knobs.chip}; }
 
 suite::Setup over_cards(Knobs knobs) {
   knobs.real = true;
@@ -80,54 +37,6 @@ DICOMM_TRANSPORT_SUITE("rdma, chips", over_double({.chip = true}))
 DICOMM_TRANSPORT_SUITE("real rdma-direct", over_cards({.staged = false, .tcp = false}))
 DICOMM_TRANSPORT_SUITE("real rdma-staged", over_cards({.direct = false, .tcp = false, .queue_pairs = 3}))
 
-namespace {
-
-struct Job {
-  explicit Job(const Knobs &knobs = {}) : pair(over_double(knobs)) {
-    log_lines().clear();
-    rank_names().clear();
-  }
-  Party &a() { return pair.a; }
-  Party &b() { return *pair.other; }
-  Endpoint &to_b() { return a().transport->endpoint(b().self); }
-  Endpoint &to_a() { return b().transport->endpoint(a().self); }
-
-  // Messages of both lanes and all sizes, both ways, from inside the traffic.
-  void traffic(int count, std::mt19937 &random) {
-    for (int i = 0; i < count; ++i) {
-      const bool bulk = random() % 2 == 0;
-      const size_t size = bulk ? random() % 1048577 : random() % (random() % 5 == 0 ? 60000 : 300);
-      Party &from = random() % 2 == 0 ? a() : b();
-      from.send(&from == &a() ? b() : a(), bulk ? Lane::bulk : Lane::control, size);
-      for (unsigned steps = random() % 6; steps > 0; --steps) (random() % 2 == 0 ? a() : b()).step();
-    }
-  }
-  bool finish() {
-    return pair.drive([&] {
-      return a().complete() == b().sent.size() && b().complete() == a().sent.size() && a().all_sent() &&
-             b().all_sent();
-    });
-  }
-  void check() {
-    check_delivery(a(), b(), false);
-    check_delivery(b(), a(), false);
-    CHECK(a().failed.empty());
-    CHECK(b().failed.empty());
-  }
-  // One message each way, so that queue pairs stand.
-  void meet() {
-    a().send(b(), Lane::control, 1);
-    b().send(a(), Lane::control, 1);
-    REQUIRE(finish());
-    REQUIRE(pair.drive([&] { return std::string(to_b().path()) != "tcp"; }));
-  }
-
-  test::VerbsDouble verbs;
-  suite::Pair pair;
-};
-
-}  // namespace
-
 TEST_CASE("transport rdma: a link that is cut anywhere loses, doubles and reorders nothing") {
   std::mt19937 random(2026);
   uint64_t fallbacks = 0, again = 0;
@@ -141,7 +50,12 @@ TEST_CASE("transport rdma: a link that is cut anywhere loses, doubles and reorde
     CAPTURE(round);
     const auto queue_pairs = static_cast<uint32_t>(1 + random() % 3),
                depth = static_cast<uint32_t>(8 + random() % 25);
-    Job job({.direct = direct, .tcp = tcp, .chip = chip, .queue_pairs = queue_pairs, .depth = depth});
+    Job job({.direct = direct,
+             .tcp = tcp,
+             .chip = chip,
+             .queue_pairs = queue_pairs,
+             .depth = depth,
+             .devices = 1 + random() % 3});
     job.meet();
     auto &settings = job.verbs.control.settings;
     settings.seed = static_cast<uint32_t>(random());

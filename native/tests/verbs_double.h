@@ -9,11 +9,14 @@
 namespace dicomm::test {
 
 struct VerbsDouble {
-  VerbsDouble() {
+  explicit VerbsDouble(size_t devices = 1) {
     const Status opened = VerbsLibrary::open(double_path("ibverbs"), library);
     REQUIRE_MESSAGE(opened.ok(), opened.message());
     REQUIRE(control.reset());
     calls.results.clear();
+    control.settings.devices.resize(devices);
+    for (size_t i = 1; i < devices; ++i)  // each in a network of its own
+      control.settings.devices[i].gids[1].gid = doubles::ipv4_gid(10, 0, static_cast<uint8_t>(i), 1);
   }
   ~VerbsDouble() {
     CHECK(control.seen.open() == 0);

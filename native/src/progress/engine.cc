@@ -262,11 +262,14 @@ void Engine::leave() {
 void Engine::run() {
   Lock lock(mutex_);
   uint64_t seen = visits_.load();
+  Nanos rest = kRest;
   while (!stop_) {
     const uint64_t visits = visits_.load();
     if (callers_.load() > 0 || visits != seen) {
-      // Nobody came since the last look, so who is here stays; or a driver has slept for long.
-      const bool stays = visits == seen || (driver_ != nullptr && now() - driver_since_ > kLongSleep);
+      // Nobody came since the last look, which was not the first: who is here stays. Or a driver has slept
+      // for long.
+      const bool stays =
+          (visits == seen && rest == kLongRest) || (driver_ != nullptr && now() - driver_since_ > kLongSleep);
       seen = visits;
       if (stays) {
         deep_rest_.store(true);
@@ -277,13 +280,16 @@ void Engine::run() {
         }
         deep_rest_.store(false);
         --seen;  // who has left just now may come again: one short rest before we drive
+        rest = kRest;
       } else {
-        rest_.wait_for(lock, std::chrono::nanoseconds(kRest));
+        rest_.wait_for(lock, std::chrono::nanoseconds(rest));
+        rest = std::min(2 * rest, kLongRest);
       }
       continue;
     }
     sleep(lock, background_, kNever);
     hand_over();
+    rest = kRest;
   }
 }
 

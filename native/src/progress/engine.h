@@ -6,8 +6,9 @@
 // futex word of their own until their request is done or the driver leaves and asks one of them to take over.
 //
 // The background thread drives only when no caller does. It keeps out of the way of callers: while they come
-// and go it looks up every kRest; while they stay, polling or asleep as driver, it sleeps until they leave.
-// When nobody waits it sleeps in the reactor and costs nothing.
+// and go it looks up now and then, from every kRest to every kLongRest: a core that it takes, or a wake-up
+// that each of them has to send it, shows in their latency. While they stay, polling or asleep as driver, it
+// sleeps until they leave. When nobody waits it sleeps in the reactor and costs nothing.
 #pragma once
 
 #include <condition_variable>
@@ -66,7 +67,7 @@ class Engine {
   void after_fork();
 
  private:
-  static constexpr Nanos kRest = 250 * kMicrosecond;
+  static constexpr Nanos kRest = 250 * kMicrosecond, kLongRest = 4 * kRest;
   static constexpr Nanos kLongSleep = 2 * kMillisecond;
   // Polls between looks at the clock.
   static constexpr unsigned kLookUp = 32;

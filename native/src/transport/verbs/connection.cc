@@ -26,7 +26,7 @@ VerbsConnection::VerbsConnection(StreamShared &shared, VerbsShared &verbs, Owner
 }
 
 Status VerbsConnection::open() {
-  DICOMM_TRY(memory_.allocate(*verbs_.ports[0], verbs_.settings.queue_depth));
+  DICOMM_TRY(memory_.allocate(verbs_.settings.queue_depth));
   window_ = depth_ = memory_.depth();
   DICOMM_TRY(shared_.reactor.add(fd_.get(), EPOLLIN, this));
   shared_.reactor.add(static_cast<Poller *>(this));

@@ -7,11 +7,15 @@
 //   link      since "change" was said; until a completion fails, the port goes down, or the peer leaves it
 //   socket    after that, and until queue pairs work (again)
 //
-// Queue pairs belong to an epoch. The side of the smaller id starts each: both make and connect them, each
-// sends a probe over every one, and only when both have said "proven" do frames change over. When one side
-// loses them, both close theirs, tell how many frames have come and which payloads are missing ("down"), and
-// the rest goes over the socket at once: nothing is lost, doubled or overtaken. After a pause that doubles, a
-// new epoch begins with half the frames under way.
+// Queue pairs belong to an epoch, and are spread over the ports that are up (rails.h). The side of the
+// smaller id starts each: both make and connect them, each sends a probe over every one and says which
+// arrived
+// ("proven"). Frames change over as soon as both have proven the pair for frames and one for payloads; a pair
+// that is proven later joins, one that is not is left out. When one side loses one that was proven, both
+// close all of theirs, tell how many frames have come and which payloads are missing ("down"), and the rest
+// goes over the socket at once: nothing is lost, doubled or overtaken. After a pause that doubles, a new
+// epoch begins with half the frames under way. So one does, without harm to the old, when a port that it
+// lacks may work again.
 //
 // Small messages are copied into frames. A large one is offered; the receiver grants a place, its destination
 // registered (rdma-direct) or a staging buffer (rdma-staged), into which the sender writes. A payload in a
@@ -28,6 +32,7 @@
 #include "transport/chip_memory.h"
 #include "transport/stream/message_connection.h"
 #include "transport/verbs/link.h"
+#include "transport/verbs/rails.h"
 #include "transport/verbs/record_stream.h"
 #include "transport/verbs/region_cache.h"
 
@@ -70,7 +75,7 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
   void after_fork() override;
   const char *path() const override;
   const VerbsCounters &counted() const { return counters_; }
-  std::string peer_counters() const override { return counters_.members(); }
+  std::string peer_counters() const override;
   bool carries(const ChipMemory &chip) const override;
   Sent send(Outgoing &message) override;
   void flush() override;
@@ -80,12 +85,14 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
   void say_goodbye() override;
   bool watch() override { return false; }
   void on_ready(uint32_t events) override;
-  // The port's state has changed, or the device is gone: what is lost is noticed now, not at a time-out.
-  void port_failed(const std::string &why);
+  // What is lost with the port is noticed now, not at a time-out.
+  void port_lost(uint32_t port, const std::string &why);
+  void port_returned(uint32_t port);
 
  private:
+  static constexpr Nanos kWidenPause = 60 * kSecond;
   enum class Carrier { none, socket, link };
-  enum class Stage { none, made, connected, proven, used };  // of link_
+  enum class Stage { none, made, connected, used };  // of link_
 
   // Memory that a card may read or write for one payload: the message's own, or a staging buffer.
   struct Lent {
@@ -101,6 +108,7 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
   struct Loss {  // of link_
     const char *event;
     std::string why;
+    uint32_t cause;  // see Down
   };
   struct Out {  // an offer of ours
     enum { free, offered, granted, writing, streaming } state = free;
@@ -163,6 +171,7 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
   bool more(const std::byte *body, size_t bytes);
   bool on_offer(const Offer &offer);
   bool on_grant(const Grant &grant);
+  uint32_t next_pair();
   bool grant(uint32_t slot);
   void grant_waiting();
   bool complete(In &in);
@@ -182,11 +191,11 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
   void begin_attempt();
   void tell_setup(const Status &made);
   void attempt_failed(const std::string &why);
-  void drop_link(const std::string &why, const char *event = "connection lost");
+  void drop_link(const std::string &why, const char *event = "connection lost", uint32_t cause = kNoPair);
   void report_down();
   void on_setup(uint32_t epoch, const Setup &setup);
   void prove();
-  void change_over();
+  void change_over_if_proven();
   void on_down(uint32_t epoch, const Down &down);
   void resume();
   bool receive_from_link();
@@ -196,7 +205,16 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
   template <class Match>
   bool await_completion(Match match);
   void log(const char *event, const std::string &text) const;
-  Status make_link(uint32_t bulk);
+  Status make_link(std::vector<uint32_t> rails);
+
+  // connection_ports.cc
+  std::vector<Rail> rails_now() const;
+  void proven(uint32_t pair);
+  void not_proven(const Completion &probe, const std::string &why);
+  void on_proven(uint64_t pairs);
+  bool complete_link() const;
+  void widen_later();
+  void suspect(uint32_t cause);
 
   VerbsShared &verbs_;
   UniqueFd fd_;
@@ -212,13 +230,17 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
   Stage stage_ = Stage::none;
   uint32_t epoch_ = 0;  // of link_, or of the last one
   std::deque<Completion> completions_;
-  std::optional<Loss> lost_;  // link_ is lost; its completions are still to be looked at
-  bool peer_proven_ = false;
-  uint32_t probes_ = 0;                               // under way
-  std::optional<Down> our_down_, their_down_;         // of this epoch
+  std::optional<Loss> lost_;                   // link_ is lost; its completions are still to be looked at
+  std::vector<uint32_t> rails_;                // the port of each queue pair, of link_ or of the last
+  uint64_t proven_ = 0, peer_proven_ = 0;      // a bit per queue pair whose probe has arrived
+  uint64_t broken_ = 0;                        // and whose probe has failed
+  bool returned_ = false;                      // a port that link_ lacks
+  uint32_t suspects_ = 0;                      // a bit per port over which a queue pair failed last
+  std::optional<Down> our_down_, their_down_;  // of this epoch
   std::vector<std::pair<uint32_t, uint32_t>> early_;  // frames (place, bytes) that came before "change"
   Reactor::Timer retry_{}, attempt_deadline_{};
   Nanos pause_ = 0;  // before the next attempt
+  Nanos widen_pause_ = kWidenPause;
   Nanos used_since_ = 0;
   bool direct_;
   bool chip_direct_ = true;

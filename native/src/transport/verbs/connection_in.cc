@@ -163,8 +163,8 @@ bool VerbsConnection::grant(uint32_t slot) {
   if (receives_from_link_) {
     if (!usable()) return false;
     grant.epoch = epoch_;
-    grant.queue_pair = 1 + next_pair_ % (link_->pairs() - 1);
-    port = link_->port_of(grant.queue_pair);
+    grant.queue_pair = next_pair();
+    port = rails_[grant.queue_pair];
     by_card = of_chip && !in.bounce && lend_chip(in.lent, port, in.into->data, in.size, kBothWays);
   }
   if (of_chip && !in.bounce && !by_card) {
@@ -177,7 +177,6 @@ bool VerbsConnection::grant(uint32_t slot) {
     const bool direct = in.lent.region.valid();
     grant.rkey = direct ? in.lent.region->rkey : in.lent.staging->region(port)->rkey;
     grant.address = reinterpret_cast<uint64_t>(direct ? data : in.lent.staging->data());
-    ++next_pair_;
   }
   in.state = receives_from_link_ ? In::granted : In::streaming;
   waiting_ &= ~(1u << slot);
@@ -185,12 +184,20 @@ bool VerbsConnection::grant(uint32_t slot) {
   return true;
 }
 
+// The next in turn that the other side can write over.
+uint32_t VerbsConnection::next_pair() {
+  do {
+    next_pair_ = next_pair_ + 1 < rails_.size() ? next_pair_ + 1 : 1;
+  } while ((peer_proven_ >> next_pair_ & 1) == 0);
+  return next_pair_;
+}
+
 bool VerbsConnection::on_grant(const Grant &grant) {
   // Of queue pairs that are gone: it will be granted again.
   if (grant.epoch != 0 && (grant.epoch != epoch_ || !usable())) return true;
   if (grant.slot >= kVerbsSlots || outs_[grant.slot].state != Out::offered)
     return refuse("a grant of no offer");
-  if (grant.epoch != 0 && (grant.queue_pair == 0 || grant.queue_pair >= link_->pairs()))
+  if (grant.epoch != 0 && (grant.queue_pair == 0 || grant.queue_pair >= rails_.size()))
     return refuse("a grant on no queue pair");
   Out &out = outs_[grant.slot];
   out.grant = grant;
@@ -237,10 +244,13 @@ bool VerbsConnection::on_record(const RecordHead &head, const std::byte *body) {
     case RecordKind::ready:
       if (current) prove();
       break;
-    case RecordKind::proven:
-      peer_proven_ |= current;
-      if (current && stage_ == Stage::proven) change_over();
+    case RecordKind::proven: {
+      uint64_t pairs = 0;
+      if (head.bytes != sizeof(pairs)) return refuse("a false record");
+      std::memcpy(&pairs, body, sizeof(pairs));
+      if (current) on_proven(pairs);
       break;
+    }
     case RecordKind::change:
       if (current && usable()) return receive_from_link();
       break;

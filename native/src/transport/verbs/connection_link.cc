@@ -36,16 +36,19 @@ void VerbsConnection::log(const char *event, const std::string &text) const {
 
 // ---- an attempt ----
 
-Status VerbsConnection::make_link(uint32_t bulk) {
+Status VerbsConnection::make_link(std::vector<uint32_t> rails) {
   link_.reset();
   early_.clear();
   lost_.reset();
   our_down_.reset();
   their_down_.reset();
-  peer_proven_ = false;
-  probes_ = 0;
+  proven_ = peer_proven_ = broken_ = 0;
+  returned_ = false;
   stage_ = Stage::none;
-  DICOMM_TRY(VerbsLink::make(verbs_.ports, memory_, verbs_.settings, bulk, link_));
+  rails_ = std::move(rails);
+  if (rails_.empty()) return Status::make(DICOMM_NOT_SUPPORTED, "none of its RDMA ports is up");
+  DICOMM_TRY(memory_.register_with(*verbs_.ports[rails_[0]], rails_[0]));
+  DICOMM_TRY(VerbsLink::make(verbs_.ports, rails_, memory_, verbs_.settings, link_));
   stage_ = Stage::made;
   shared_.reactor.cancel(attempt_deadline_);
   attempt_deadline_ = shared_.reactor.at(deadline_after(shared_.options.connect_timeout), [this] {
@@ -57,8 +60,7 @@ Status VerbsConnection::make_link(uint32_t bulk) {
 
 void VerbsConnection::begin_attempt() {
   ++epoch_;
-  const auto bulk = static_cast<uint32_t>(verbs_.settings.queue_pairs * verbs_.ports.size());
-  tell_setup(make_link(bulk));
+  tell_setup(make_link(choose_rails(rails_now(), verbs_.settings.queue_pairs)));
 }
 
 void VerbsConnection::tell_setup(const Status &made) {
@@ -88,7 +90,11 @@ void VerbsConnection::on_setup(uint32_t epoch, const Setup &peer) {
     return attempt_failed(
         concat("the other side has none: ", std::string(peer.text, strnlen(peer.text, 255))));
   }
-  Status status = answer ? Status() : make_link(std::min<uint32_t>(peer.queue_pairs, kMaxQueuePairs) - 1);
+  Status status;
+  if (!peer.valid() || (answer && peer.queue_pairs != rails_.size()))
+    status = Status::make(DICOMM_PROTOCOL, "it sent a set-up that dicomm never sends");
+  else if (!answer)
+    status = make_link(opposite_rails(rails_now(), peer));
   if (status.ok()) status = link_->connect(peer);
   if (!status.ok() && answer) return drop_link(status.sentence());
   if (status.ok()) {
@@ -104,13 +110,14 @@ void VerbsConnection::on_setup(uint32_t epoch, const Setup &peer) {
 // Sends something over every queue pair, to see that it arrives.
 void VerbsConnection::prove() {
   if (stage_ != Stage::connected || lost_) return;
-  probes_ = link_->pairs();
   if (const int error = link_->probe(); error != 0)
     drop_link(Status::from_errno(error, "ibv_post_send").sentence());
 }
 
 // What is with the socket already goes before.
-void VerbsConnection::change_over() {
+void VerbsConnection::change_over_if_proven() {
+  const auto suffices = [](uint64_t pairs) { return (pairs & 1) != 0 && pairs > 1; };
+  if (stage_ != Stage::connected || !usable() || !suffices(proven_) || !suffices(peer_proven_)) return;
   stream_.push(RecordKind::change, epoch_);
   want_output();
   shared_.reactor.cancel(attempt_deadline_);
@@ -118,6 +125,7 @@ void VerbsConnection::change_over() {
   stage_ = Stage::used;
   used_since_ = now();
   ++counters_.links;
+  widen_later();
 }
 
 bool VerbsConnection::receive_from_link() {
@@ -155,19 +163,18 @@ void VerbsConnection::retry_later() {
 // ---- the end of a link ----
 
 // The cards let go of all memory at once; the rest is for the next poll.
-void VerbsConnection::drop_link(const std::string &why, const char *event) {
+void VerbsConnection::drop_link(const std::string &why, const char *event, uint32_t cause) {
   if (!usable()) return;
-  lost_ = {event, why};
+  lost_ = {event, why, cause};
+  suspect(cause);
   link_->close(completions_);
   shared_.reactor.kick();
 }
 
-void VerbsConnection::port_failed(const std::string &why) { drop_link(why); }
-
 // All that had come over the link has been taken.
 void VerbsConnection::report_down() {
   const bool worked = stage_ == Stage::used || receives_from_link_;
-  Down down{received_, 0, ""};
+  Down down{received_, 0, lost_->cause, 0, ""};
   for (uint32_t slot = 0; slot < kVerbsSlots; ++slot) {
     In &in = ins_[slot];
     if (in.state != In::free) down.pending |= 1u << slot;
@@ -180,7 +187,11 @@ void VerbsConnection::report_down() {
   stream_.push(RecordKind::down, epoch_, &down, sizeof(down));
   want_output();
   our_down_ = down;
-  if (worked && goodbye_ != Goodbye::answered && !peer_goodbye_) {
+  const bool parts = goodbye_ == Goodbye::answered || peer_goodbye_;
+  if (worked && !parts && lost_->cause == kToWiden) {
+    log(lost_->event,
+        concat("meanwhile messages ", verbs_.settings.tcp ? "go over tcp: " : "wait: ", lost_->why));
+  } else if (worked && !parts) {
     ++counters_.fallbacks;
     depth_ = std::max(depth_ / 2, kLeastDepth);
     log(lost_->event, concat(verbs_.settings.tcp ? "messages go over tcp" : "messages wait",
@@ -197,7 +208,11 @@ void VerbsConnection::report_down() {
 void VerbsConnection::on_down(uint32_t epoch, const Down &down) {
   if (epoch != epoch_) return;
   their_down_ = down;
-  if (link_) return drop_link(concat("the other side left it: ", down.text));
+  if (down.cause == kToWiden) {
+    pause_ = 0;
+    if (link_) return drop_link(down.text, "queue pairs remade", kToWiden);
+  }
+  if (link_) return drop_link(concat("the other side left it: ", down.text), "connection lost", down.cause);
   if (our_down_) resume();
 }
 
@@ -238,10 +253,13 @@ bool VerbsConnection::process_completions() {
 void VerbsConnection::on_completion(const Completion &completion) {
   if (completion.status != ibv::wc_success) {
     if (completion.work == Work::drain) return;
+    if (completion.pair < rails_.size() && (broken_ >> completion.pair & 1) != 0) return;  // behind its probe
+    const std::string why = concat(verbs_.ports[0]->call().wc_status_str(completion.status),
+                                   " (ibv_wc_status ", completion.status, ")");
+    if (completion.work == Work::probe && completion.pair < rails_.size() && usable())
+      return not_proven(completion, why);
     const bool silent = completion.status == ibv::wc_retry_exc_err;
-    return drop_link(concat(verbs_.ports[0]->call().wc_status_str(completion.status), " (ibv_wc_status ",
-                            completion.status, ")"),
-                     silent ? "connection timeout" : "connection lost");
+    return drop_link(why, silent ? "connection timeout" : "connection lost", completion.pair);
   }
   const bool posts = usable();
   switch (completion.work) {
@@ -249,11 +267,7 @@ void VerbsConnection::on_completion(const Completion &completion) {
       if (outs_[completion.index].state == Out::writing) sent(outs_[completion.index]);
       break;
     case Work::probe:
-      if (--probes_ > 0 || stage_ != Stage::connected || !posts) break;
-      stage_ = Stage::proven;
-      stream_.push(RecordKind::proven, epoch_);
-      want_output();
-      if (peer_proven_) change_over();
+      if (posts) proven(completion.index);
       break;
     case Work::receive:
       if (completion.with_slot) {  // a probe

@@ -52,7 +52,7 @@ void VerbsConnection::hand_over() {
       stream_.push(RecordKind::frame, 0, frame, bytes);
       continue;
     }
-    const int error = link_->send_frame(frame, bytes, memory_.lkey());
+    const int error = link_->send_frame(frame, bytes);
     if (error == ENOMEM) break;  // the queue is full of what has not completed yet
     if (error != 0) drop_link(Status::from_errno(error, "ibv_post_send").sentence());
     if (error != 0) break;
@@ -68,7 +68,7 @@ void VerbsConnection::acknowledge() {
     stream_.push(RecordKind::frame, 0, &head, sizeof(head));
   } else if (moves()) {
     std::memcpy(memory_.ack(), &head, sizeof(head));
-    if (link_->send_frame(memory_.ack(), sizeof(head), memory_.lkey()) != 0) return;
+    if (link_->send_frame(memory_.ack(), sizeof(head)) != 0) return;
   } else {
     return;
   }
@@ -183,7 +183,7 @@ bool VerbsConnection::write(Out &out) {
     return true;
   }
   if (!usable() || out.grant.epoch != epoch_) return false;
-  const uint32_t port = link_->port_of(out.grant.queue_pair);
+  const uint32_t port = rails_[out.grant.queue_pair];
   const std::byte *data = payload_of(out);
   if (of_chip && !lend_chip(out.lent, port, data, out.size, 0)) return fetch(out);
   if (!lend(out.lent, verbs_.staging_out, port, data, out.size, 0)) return false;

@@ -8,6 +8,7 @@
 // none.
 #pragma once
 
+#include <algorithm>
 #include <array>
 
 #include "transport/transport.h"
@@ -58,7 +59,7 @@ struct Grant {
 enum class RecordKind : uint32_t {
   setup = 1,  // Setup: my queue pairs of this epoch, or why there are none
   ready,      // mine are connected: send
-  proven,     // what I sent over them arrived
+  proven,     // u64, a bit per queue pair: what I sent over these arrived
   change,     // all I say from here on goes over them
   down,       // Down: mine are gone
   frame,      // a frame
@@ -86,12 +87,23 @@ struct Setup {
   std::array<PortAddress, kMaxPorts> port{};
   std::array<QueuePairAddress, kMaxQueuePairs> pair{};
   char text[256] = "";
+
+  bool valid() const {
+    return ports <= kMaxPorts && queue_pairs >= 2 && queue_pairs <= kMaxQueuePairs &&
+           std::all_of(pair.begin(), pair.begin() + queue_pairs,
+                       [&](const QueuePairAddress &one) { return one.port < ports; });
+  }
 };
+
+inline constexpr uint32_t kNoPair = 0xffffffff;
+inline constexpr uint32_t kToWiden = 0xfffffffe;  // nothing failed: they are made again over more ports
 
 struct Down {
   uint32_t received;  // frames, in all
   uint32_t pending;   // a bit per slot of the other side's offers that still waits for its payload
-  char text[256];     // why
+  uint32_t cause;     // the queue pair that failed, if that is known; or kToWiden
+  uint32_t zero = 0;
+  char text[256];  // why
 };
 
 }  // namespace dicomm

@@ -15,6 +15,8 @@ bool is_mapped_ipv4(const ibv::Gid &gid) {
   return std::memcmp(gid.raw, kPrefix, sizeof(kPrefix)) == 0;
 }
 
+size_t network_bytes(const ibv::Gid &gid) { return is_mapped_ipv4(gid) ? 15 : 8; }
+
 bool is_link_local(const ibv::Gid &gid) {
   if (is_mapped_ipv4(gid)) return gid.raw[12] == 169 && gid.raw[13] == 254;
   return gid.raw[0] == 0xfe && (gid.raw[1] & 0xc0) == 0x80;
@@ -22,12 +24,20 @@ bool is_link_local(const ibv::Gid &gid) {
 
 int rank(const ibv::GidEntry &entry, const ibv::Gid &address) {
   if (entry.gid_type != ibv::gid_type_roce_v2) return 1;
-  if (!is_zero(address) && std::memcmp(entry.gid.raw, address.raw, sizeof(address.raw)) == 0) return 5;
+  if (!is_zero(address) && same(entry.gid, address)) return 5;
   if (is_link_local(entry.gid)) return 2;
   return is_mapped_ipv4(entry.gid) ? 4 : 3;
 }
 
 }  // namespace
+
+bool same(const ibv::Gid &a, const ibv::Gid &b) {
+  return a.words[0] == b.words[0] && a.words[1] == b.words[1];
+}
+
+bool same_network(const ibv::Gid &a, const ibv::Gid &b) {
+  return std::memcmp(a.raw, b.raw, std::max(network_bytes(a), network_bytes(b))) == 0;
+}
 
 int choose_gid(const std::vector<ibv::GidEntry> &table, bool infiniband, const ibv::Gid &address) {
   int best = -1, best_rank = 0;

@@ -15,6 +15,11 @@ namespace dicomm {
 // then another IPv4 address, a global IPv6 one, a link-local one.
 int choose_gid(const std::vector<ibv::GidEntry> &table, bool infiniband, const ibv::Gid &address);
 
+bool same(const ibv::Gid &a, const ibv::Gid &b);
+// By the first 24 bits of an IPv4 address, and the first 64 of any other: the table does not tell how long
+// their prefixes are.
+bool same_network(const ibv::Gid &a, const ibv::Gid &b);
+
 ibv::Gid gid_of(const SocketAddress &address);
 
 }  // namespace dicomm

@@ -22,22 +22,16 @@ uint64_t id_of(Work work, uint32_t index) { return uint64_t{static_cast<uint32_t
 
 }  // namespace
 
-Status VerbsLink::make(const Ports &ports, const FrameMemory &memory, const VerbsSettings &settings,
-                       uint32_t bulk, std::unique_ptr<VerbsLink> &out) {
+Status VerbsLink::make(const Ports &ports, const std::vector<uint32_t> &rails, const FrameMemory &memory,
+                       const VerbsSettings &settings, std::unique_ptr<VerbsLink> &out) {
   std::unique_ptr<VerbsLink> link(new VerbsLink(ports, memory, settings));
-  const uint32_t pairs = 1 + bulk;
+  const auto pairs = static_cast<uint32_t>(rails.size());
   const uint32_t frames = 2 * (memory.depth() + FrameMemory::kSpare), payloads = 2 * (kVerbsSlots + 2);
-  for (const auto &port : ports) {
-    const int capacity = static_cast<int>(frames + 1 + pairs * (payloads + 2));
-    ibv::Cq *queue = port->call().create_cq(port->context(), capacity, link.get(), port->channel(), 0);
-    if (queue == nullptr)
-      return Status::from_errno(errno,
-                                concat("ibv_create_cq of ", capacity, " entries on ", port->describe()));
-    link->queues_.push_back(queue);
-  }
-  DICOMM_TRY(link->make_pair(0, memory.depth() + FrameMemory::kSpare, memory.places() + 1));
-  for (uint32_t i = 0; i < bulk; ++i)
-    DICOMM_TRY(link->make_pair(i % static_cast<uint32_t>(ports.size()), kVerbsSlots + 2, kVerbsSlots + 2));
+  for (uint32_t port : rails)
+    DICOMM_TRY(link->make_queue(port, static_cast<int>(frames + 1 + pairs * (payloads + 2))));
+  DICOMM_TRY(link->make_pair(rails[0], memory.depth() + FrameMemory::kSpare, memory.places() + 1));
+  for (uint32_t pair = 1; pair < pairs; ++pair)
+    DICOMM_TRY(link->make_pair(rails[pair], kVerbsSlots + 2, kVerbsSlots + 2));
   for (uint32_t place = 0; place < memory.places(); ++place)
     if (const int error = link->receive_frame(place); error != 0)
       return Status::from_errno(error, "ibv_post_recv");
@@ -47,6 +41,14 @@ Status VerbsLink::make(const Ports &ports, const FrameMemory &memory, const Verb
         return Status::from_errno(error, "ibv_post_recv");
   out = std::move(link);
   return {};
+}
+
+Status VerbsLink::make_queue(uint32_t port, int capacity) {
+  if (queues_[port] != nullptr) return {};
+  const VerbsPort &at = *ports_[port];
+  queues_[port] = at.call().create_cq(at.context(), capacity, this, at.channel(), 0);
+  if (queues_[port] != nullptr) return {};
+  return Status::from_errno(errno, concat("ibv_create_cq of ", capacity, " entries on ", at.describe()));
 }
 
 Status VerbsLink::make_pair(uint32_t port, uint32_t sends, uint32_t receives) {
@@ -82,7 +84,9 @@ Status VerbsLink::make_pair(uint32_t port, uint32_t sends, uint32_t receives) {
 VerbsLink::~VerbsLink() {
   if (!ports_[0]->usable()) return;
   for (const Pair &pair : pairs_) ports_[pair.port]->call().destroy_qp(pair.qp);
-  for (size_t i = 0; i < queues_.size(); ++i) ports_[i]->call().destroy_cq(queues_[i]);
+  for (size_t i = 0; i < queues_.size(); ++i) {
+    if (queues_[i] != nullptr) ports_[i]->call().destroy_cq(queues_[i]);
+  }
 }
 
 Setup VerbsLink::setup(uint32_t depth) const {
@@ -97,13 +101,8 @@ Setup VerbsLink::setup(uint32_t depth) const {
 }
 
 Status VerbsLink::connect(const Setup &peer) {
-  if (peer.ports > kMaxPorts || peer.queue_pairs > kMaxQueuePairs || peer.queue_pairs < 2)
-    return Status::make(DICOMM_PROTOCOL, "it sent a set-up that dicomm never sends");
-  for (; pairs_.size() > peer.queue_pairs; pairs_.pop_back())
-    ports_[pairs_.back().port]->call().destroy_qp(pairs_.back().qp);
   for (size_t i = 0; i < pairs_.size(); ++i) {
     const QueuePairAddress &address = peer.pair[i];
-    if (address.port >= peer.ports) return Status::make(DICOMM_PROTOCOL, "it names a port it does not have");
     const PortAddress &theirs = peer.port[address.port], &ours = ports_[pairs_[i].port]->address();
     if (theirs.infiniband != ours.infiniband)
       return Status::make(DICOMM_NOT_SUPPORTED, "one side's port is InfiniBand and the other's is Ethernet");
@@ -152,8 +151,9 @@ int VerbsLink::post(uint32_t pair, ibv::SendWr &request) {
   return pairs_[pair].qp->context->ops.post_send(pairs_[pair].qp, &request, &bad);
 }
 
-int VerbsLink::send_frame(const std::byte *frame, size_t bytes, uint32_t lkey) {
-  ibv::Sge where{reinterpret_cast<uint64_t>(frame), static_cast<uint32_t>(bytes), lkey};
+int VerbsLink::send_frame(const std::byte *frame, size_t bytes) {
+  ibv::Sge where{reinterpret_cast<uint64_t>(frame), static_cast<uint32_t>(bytes),
+                 memory_.lkey(pairs_[0].port)};
   ibv::SendWr request{};
   request.wr_id = id_of(Work::frame, 0);
   request.sg_list = &where;
@@ -194,7 +194,8 @@ int VerbsLink::post(uint32_t pair, Work work, uint32_t index, ibv::Sge *where) {
 }
 
 int VerbsLink::receive_frame(uint32_t place) {
-  ibv::Sge where{reinterpret_cast<uint64_t>(memory_.place(place)), kVerbsFrameBytes, memory_.lkey()};
+  ibv::Sge where{reinterpret_cast<uint64_t>(memory_.place(place)), kVerbsFrameBytes,
+                 memory_.lkey(pairs_[0].port)};
   return post(0, Work::receive, place, &where);
 }
 
@@ -202,14 +203,21 @@ int VerbsLink::receive_payload(uint32_t pair) { return post(pair, Work::bulk_rec
 
 void VerbsLink::poll(std::deque<Completion> &out) {
   std::array<ibv::Wc, 16> completions;
+  const auto pair_of = [this](uint32_t number) {
+    const auto found = std::find_if(pairs_.begin(), pairs_.end(),
+                                    [&](const Pair &pair) { return pair.qp->qp_num == number; });
+    return found == pairs_.end() ? kNoPair : static_cast<uint32_t>(found - pairs_.begin());
+  };
   for (ibv::Cq *const queue : queues_) {
+    if (queue == nullptr) continue;
     for (int n; (n = queue->context->ops.poll_cq(queue, completions.size(), completions.data())) > 0;) {
       for (int i = 0; i < n; ++i) {
         const ibv::Wc &wc = completions[static_cast<size_t>(i)];
         const bool good = wc.status == ibv::wc_success;
         const bool with_slot = good && wc.opcode == ibv::wc_opcode_recv_with_imm;
         out.push_back({static_cast<Work>(wc.wr_id >> 32), static_cast<uint32_t>(wc.wr_id), wc.status,
-                       good ? wc.byte_len : 0, with_slot, with_slot ? be32toh(wc.imm_data) : 0});
+                       good ? kNoPair : pair_of(wc.qp_num), good ? wc.byte_len : 0, with_slot,
+                       with_slot ? be32toh(wc.imm_data) : 0});
       }
       if (n < static_cast<int>(completions.size())) break;
     }
@@ -218,7 +226,9 @@ void VerbsLink::poll(std::deque<Completion> &out) {
 
 void VerbsLink::arm() {
   if (std::exchange(armed_, true)) return;
-  for (ibv::Cq *const queue : queues_) queue->context->ops.req_notify_cq(queue, 0);
+  for (ibv::Cq *const queue : queues_) {
+    if (queue != nullptr) queue->context->ops.req_notify_cq(queue, 0);
+  }
 }
 
 // A receive posted after the change to the error state completes behind all that came before.

@@ -21,6 +21,7 @@ struct Completion {
   Work work;
   uint32_t index;  // of a receive: the frame's place; of a write: the slot
   int status;      // ibv_wc_status
+  uint32_t pair;   // of one that failed, if that is known
   uint32_t bytes;
   bool with_slot;  // a payload has come for slot `imm`
   uint32_t imm;
@@ -30,19 +31,19 @@ inline constexpr uint32_t kProbe = 0xffffffff;  // in place of a slot
 
 class VerbsLink {
  public:
-  // Queue pairs for `bulk` large payloads at a time beside the one for frames, which receives into `memory`.
-  static Status make(const Ports &ports, const FrameMemory &memory, const VerbsSettings &settings,
-                     uint32_t bulk, std::unique_ptr<VerbsLink> &out);
+  // A queue pair over each of these of the ports: the first for frames, which receives into `memory`, the
+  // others for large payloads.
+  static Status make(const Ports &ports, const std::vector<uint32_t> &rails, const FrameMemory &memory,
+                     const VerbsSettings &settings, std::unique_ptr<VerbsLink> &out);
   ~VerbsLink();
   VerbsLink(const VerbsLink &) = delete;
 
   Setup setup(uint32_t depth) const;
   Status connect(const Setup &peer);
   uint32_t pairs() const { return static_cast<uint32_t>(pairs_.size()); }
-  uint32_t port_of(uint32_t pair) const { return pairs_[pair].port; }
 
   // Each an errno; 0: a completion will tell. ENOMEM: the queue is full now.
-  int send_frame(const std::byte *frame, size_t bytes, uint32_t lkey);
+  int send_frame(const std::byte *frame, size_t bytes);  // of `memory`
   int write(const Grant &grant, const std::byte *data, size_t bytes, uint32_t lkey);
   int probe();  // one on every queue pair
   int receive_frame(uint32_t place);
@@ -65,6 +66,7 @@ class VerbsLink {
 
   VerbsLink(const Ports &ports, const FrameMemory &memory, const VerbsSettings &settings)
       : ports_(ports), memory_(memory), settings_(settings) {}
+  Status make_queue(uint32_t port, int capacity);
   Status make_pair(uint32_t port, uint32_t sends, uint32_t receives);
   Status connect(const Pair &pair, const PortAddress &port, const QueuePairAddress &address, uint8_t mtu);
   int post(uint32_t pair, ibv::SendWr &request);
@@ -73,8 +75,8 @@ class VerbsLink {
   const Ports &ports_;
   const FrameMemory &memory_;
   const VerbsSettings &settings_;
-  std::vector<ibv::Cq *> queues_;  // by port
-  std::vector<Pair> pairs_;        // the first is for frames
+  std::array<ibv::Cq *, kMaxPorts> queues_{};  // by port
+  std::vector<Pair> pairs_;                    // the first is for frames
   uint32_t inline_bytes_ = 0;
   bool armed_ = false;
 };

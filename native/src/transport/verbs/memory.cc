@@ -30,10 +30,9 @@ Status Pinned::register_with(const VerbsPort &port, size_t index) {
   return port.register_memory(data_, bytes_, kBothWays, regions_[index]);
 }
 
-Status FrameMemory::allocate(const VerbsPort &port, uint32_t depth) {
+Status FrameMemory::allocate(uint32_t depth) {
   depth_ = depth;
-  DICOMM_TRY(pinned_.allocate((size_t{depth} + 1 + places()) * kVerbsFrameBytes));
-  return pinned_.register_with(port, 0);
+  return pinned_.allocate((size_t{depth} + 1 + places()) * kVerbsFrameBytes);
 }
 
 Status StagingPool::take(size_t port, Pinned *&out) {

@@ -32,13 +32,14 @@ class Pinned {
 class FrameMemory {
  public:
   static constexpr uint32_t kSpare = 8;  // places for what is not numbered
-  Status allocate(const VerbsPort &port, uint32_t depth);
+  Status allocate(uint32_t depth);
+  Status register_with(const VerbsPort &port, size_t index) { return pinned_.register_with(port, index); }
   std::byte *outgoing(uint32_t number) const { return at(number % depth_); }
   std::byte *ack() const { return at(depth_); }
   std::byte *place(uint32_t index) const { return at(depth_ + 1 + index); }
   uint32_t places() const { return depth_ + kSpare; }
   uint32_t depth() const { return depth_; }
-  uint32_t lkey() const { return pinned_.region(0)->lkey; }
+  uint32_t lkey(size_t port) const { return pinned_.region(port)->lkey; }
 
  private:
   std::byte *at(size_t index) const { return pinned_.data() + index * kVerbsFrameBytes; }

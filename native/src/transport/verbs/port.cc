@@ -55,6 +55,9 @@ Status VerbsPort::open(const VerbsSettings &settings, const ibv::Gid &address, P
     }
   }
   library->call.free_device_list(devices);
+  std::stable_partition(out.begin(), out.end(), [&](const std::unique_ptr<VerbsPort> &port) {
+    return same(port->address().gid, address);
+  });
   if (!out.empty()) return {};
   if (why.empty())
     why = count == 0 ? "; there is no RDMA device in this network namespace" : "; no device of those named";

@@ -31,8 +31,9 @@ using Ports = std::vector<std::unique_ptr<VerbsPort>>;
 
 class VerbsPort {
  public:
-  // All active ports that `settings` allow, at most kMaxPorts. `address`: see choose_gid. NOT_SUPPORTED says
-  // why there is none, device by device.
+  // All active ports that `settings` allow, at most kMaxPorts, first those whose GID is `address` (see
+  // choose_gid), for over that the peers are known to be reached. NOT_SUPPORTED says why there is none,
+  // device by device.
   static Status open(const VerbsSettings &settings, const ibv::Gid &address, Ports &out);
   ~VerbsPort();
   VerbsPort(const VerbsPort &) = delete;
@@ -54,6 +55,13 @@ class VerbsPort {
   void deregister(ibv::Mr *region) const;
   // `make_room` unpins what is not needed; false: there is no such thing.
   void on_shortage(std::function<bool()> make_room) { make_room_ = std::move(make_room); }
+  // Whether its link is up, as far as the device has told.
+  enum class State { up, down, failed };
+  bool up() const { return state_ == State::up; }
+  // A device that has failed does not come back in this process.
+  void set_state(State state) {
+    if (state_ != State::failed) state_ = state;
+  }
   // False in a forked child: the device and what was made of it are the parent's.
   bool usable() const { return context_ != nullptr; }
   void after_fork() { context_ = nullptr; }
@@ -74,6 +82,7 @@ class VerbsPort {
   ibv::CompChannel *channel_ = nullptr;
   PortAddress address_;
   int gid_index_ = -1;
+  State state_ = State::up;
   std::function<bool()> make_room_;
 };
 

@@ -13,7 +13,8 @@ namespace dicomm {
 // What a port says of itself when nobody polls.
 class VerbsTransport::PortHandler final : public FdHandler {
  public:
-  PortHandler(const VerbsPort &port, VerbsTransport &transport) : port_(port), transport_(transport) {}
+  PortHandler(VerbsTransport &transport, uint32_t index)
+      : transport_(transport), index_(index), port_(*transport.verbs_.ports[index]) {}
 
   void on_ready(uint32_t) override {
     ibv::Cq *queue = nullptr;
@@ -26,17 +27,33 @@ class VerbsTransport::PortHandler final : public FdHandler {
     ibv::AsyncEvent event{};
     while (port_.call().get_async_event(port_.context(), &event) == 0) {
       port_.call().ack_async_event(&event);
-      const bool of_port =
-          event.event_type == ibv::event_port_err && event.element.port_num == port_.number();
-      if (!of_port && event.event_type != ibv::event_device_fatal) continue;
-      const std::string why = concat(port_.describe(), of_port ? " has lost its link" : " has failed");
-      for (VerbsConnection *const connection : transport_.verbs_.connections) connection->port_failed(why);
+      const bool here = event.element.port_num == port_.number();
+      if (event.event_type == ibv::event_device_fatal)
+        lost(VerbsPort::State::failed, " has failed");
+      else if (event.event_type == ibv::event_port_err && here)
+        lost(VerbsPort::State::down, " has lost its link");
+      else if (event.event_type == ibv::event_port_active && here)
+        returned();
     }
   }
 
  private:
-  const VerbsPort &port_;
+  void lost(VerbsPort::State state, const char *what) {
+    port_.set_state(state);
+    const std::string why = concat(port_.describe(), what);
+    for (VerbsConnection *const connection : transport_.verbs_.connections)
+      connection->port_lost(index_, why);
+  }
+
+  void returned() {
+    port_.set_state(VerbsPort::State::up);
+    if (!port_.up()) return;
+    for (VerbsConnection *const connection : transport_.verbs_.connections) connection->port_returned(index_);
+  }
+
   VerbsTransport &transport_;
+  const uint32_t index_;
+  VerbsPort &port_;
 };
 
 // Memory was unmapped: what the card holds of it is let go, though nobody sends any more.
@@ -77,8 +94,9 @@ Status VerbsTransport::open() {
   SocketAddress address;
   DICOMM_TRY(choose_address(interface_, route_to_, address));
   DICOMM_TRY(VerbsPort::open(verbs_.settings, gid_of(address), verbs_.ports));
-  for (const auto &port : verbs_.ports) {
-    handlers_.push_back(std::make_unique<PortHandler>(*port, *this));
+  for (uint32_t i = 0; i < verbs_.ports.size(); ++i) {
+    const auto &port = verbs_.ports[i];
+    handlers_.push_back(std::make_unique<PortHandler>(*this, i));
     DICOMM_TRY(shared_.reactor.add(port->channel()->fd, EPOLLIN, handlers_.back().get()));
     DICOMM_TRY(shared_.reactor.add(port->context()->async_fd, EPOLLIN, handlers_.back().get()));
   }
