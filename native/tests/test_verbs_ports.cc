@@ -122,6 +122,27 @@ TEST_CASE("transport rdma: a device that dies is left for the others") {
   }
 }
 
+// Each time a link that works is given up in the middle of traffic, and messages change over and back.
+TEST_CASE("transport rdma: a port that comes and goes loses, doubles and reorders nothing") {
+  std::mt19937 random(11);
+  for (int round = 0; round < 12; ++round) {
+    CAPTURE(round);
+    Job job({.chip = round % 2 != 0, .queue_pairs = 2, .depth = 8, .devices = 2});
+    job.meet();
+    job.verbs.control.settings.jitter = true;
+    for (int change = 0; change < 8; ++change) {
+      job.verbs.control.set_port(1, change % 2 == 0 ? 1 : 4);
+      if (change % 2 != 0) job.verbs.control.set_port(0, 1);
+      job.traffic(40, random);
+      job.verbs.control.set_port(0, 4);
+      job.traffic(10, random);
+    }
+    REQUIRE(job.finish());
+    job.check();
+    CHECK(counter(job.a(), "fallbacks") >= 2);
+  }
+}
+
 TEST_CASE("transport rdma: a port whose network is silent is left") {
   for (const size_t silent : {0, 1}) {
     CAPTURE(silent);

@@ -37,6 +37,14 @@ def wait_for_path(comm: dicomm.Communicator, path: str, seconds: float = 60) -> 
         time.sleep(0.02)
 
 
+def wait_for_cards(comm: dicomm.Communicator, cards: set[str], seconds: float = 60) -> None:
+    """Until the messages to the other rank go over these cards and no others."""
+    deadline = time.monotonic() + seconds
+    while {port.split()[0] for port in other(comm)["ports"]} != cards:
+        assert time.monotonic() < deadline, f"not {cards} within {seconds:g} s: {other(comm)}"
+        time.sleep(0.02)
+
+
 def card_counters(card: str) -> dict[str, int]:
     """Of Soft-RoCE, such as sent_pkts and send_rnr_err; of packets, but for errors."""
     folder = Path("/sys/class/infiniband") / card / "ports/1/hw_counters"

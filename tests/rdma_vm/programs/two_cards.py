@@ -1,12 +1,14 @@
-"""One of two ranks with two cards each, of which one is deleted in the middle of an operation at the end."""
+"""One of two ranks with two cards each. The second wire goes silent, goes down, and loses a card, each time
+in the middle of an operation, and but for the last time it is made whole again."""
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import threading
 
 import numpy as np
-from rdma_vm.programs.cards import card_counters, other, say, wait_for_path
+from rdma_vm.programs.cards import Wire, card_counters, other, say, wait_for_cards
 
 import dicomm
 
@@ -21,28 +23,46 @@ def reduce(comm: dicomm.Communicator, step: int) -> None:
 
 
 def main() -> None:
-    with dicomm.init() as comm:
+    with dicomm.init() as comm, contextlib.closing(Wire(comm.rank)) as wire:
         host = "AB"[comm.rank]
-        wait_for_path(comm, "rdma-direct")
+        first, second = f"rxe{host}", f"rxe{host}2"
+        said = {}
+
+        def harm_in_the_middle(name: str, harm: threading.Timer) -> None:
+            for step in range(STEPS):
+                if step == 1 and comm.rank == 0:
+                    harm.start()
+                reduce(comm, step)
+            wait_for_cards(comm, {first})
+            before = card_counters(first)["sent_pkts"]
+            direct = other(comm)["direct_bytes"]
+            for step in range(STEPS):
+                reduce(comm, step)
+            packets = card_counters(first)["sent_pkts"] - before
+            said[name] = other(comm) | {"packets": packets, "written": other(comm)["direct_bytes"] - direct}
+
+        wait_for_cards(comm, {first, second})
         for step in range(STEPS):
             reduce(comm, step)
         comm.barrier()
-        together = other(comm)
-        packets = {f"packets{card}": card_counters(f"rxe{host}{card}")["sent_pkts"] for card in ("", "2")}
+        said["together"] = other(comm)
+        packets = {card: card_counters(card)["sent_pkts"] for card in (first, second)}
+        harm_in_the_middle("silent", threading.Timer(0.05, wire.silence))
+        comm.barrier()
+        wire.heal()
+        comm.barrier()
+        # Nobody tells that a network works again; a link that goes down and up tells.
+        harm_in_the_middle("down", threading.Timer(0.05, wire.down))
+        comm.barrier()
+        wire.heal()
+        wait_for_cards(comm, {first, second})
         for step in range(STEPS):
-            if step == 1 and comm.rank == 0:
-                delete = ["rdma", "link", "delete", "rxeA2"]
-                threading.Timer(0.05, subprocess.run, [delete]).start()
             reduce(comm, step)
-        after = other(comm)
-        say(
-            {
-                "ports": len(comm.stats()["context"]["transports"]["rdma"]["ports"]),
-                "together": together,
-                **packets,
-                "after": after,
-            }
-        )
+        comm.barrier()
+        said["whole"] = other(comm)
+        delete = ["rdma", "link", "delete", "rxeA2"]
+        harm_in_the_middle("deleted", threading.Timer(0.05, subprocess.run, [delete]))
+        say(said | {"packets": list(packets.values())})
         comm.barrier()
 
 

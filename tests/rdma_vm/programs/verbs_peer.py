@@ -87,7 +87,8 @@ class Peer:
         self.numbers = [0, 0]  # first packets' numbers
         self.epoch = 1 if leads else 0
         self.probes = 0
-        self.proven = self.peer_proven = self.changed = self.peer_changed = False
+        self.proven = self.peer_proven = 0  # a bit per queue pair
+        self.changed = self.peer_changed = False
         self.sent_frames = self.acked = self.received = self.told = 0
         self.early: list[bytes] = []
         self.waiting: list[bytes] = []  # frames (kind, body) for which the window is closed
@@ -194,7 +195,7 @@ class Peer:
         if kind == READY:
             self.prove()
         elif kind == PROVEN:
-            self.peer_proven = True
+            self.peer_proven = struct.unpack("<Q", body)[0]
             self.change_over()
         elif kind == CHANGE:
             self.peer_changed = True
@@ -206,7 +207,8 @@ class Peer:
             raise AssertionError(f"record {kind}: {body[8:]!r}")
 
     def change_over(self) -> None:
-        if self.proven and self.peer_proven:
+        # The pair for frames and one for payloads, both ways.
+        if not self.changed and all(mask & 1 and mask > 1 for mask in (self.proven, self.peer_proven)):
             self.record(CHANGE)
             self.changed = True
 
@@ -307,8 +309,8 @@ class Peer:
             if work == 2000:
                 self.probes -= 1
                 if self.probes == 0:
-                    self.proven = True
-                    self.record(PROVEN)
+                    self.proven = (1 << len(self.pairs)) - 1
+                    self.record(PROVEN, struct.pack("<Q", self.proven))
                     self.change_over()
             elif work >= 3000:
                 del self.offered[work - 3000]

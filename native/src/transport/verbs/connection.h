@@ -121,12 +121,21 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
     Lent lent;
   };
   struct In {  // an offer of theirs
-    enum { free, waiting, granted, streaming } state = free;
+    enum { free, waiting, granted } state = free;
     Header header{};
     size_t size = 0;
     Incoming *into = nullptr;
     ChipMemory::Bounce bounce;  // for a chip's memory, where the card does not write to that
     Lent lent;
+  };
+  // A payload that comes over the socket. Its slot is free at once: when the sender has written it all, it
+  // may offer another one under the number, and if messages have changed over that comes first.
+  struct Streamed {
+    uint32_t slot;
+    Header header;
+    size_t size;
+    Incoming *into;
+    ChipMemory::Bounce bounce;
   };
   struct Arrived {  // a payload that the chip copies from its bounce
     Header header;
@@ -210,7 +219,7 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
   // connection_ports.cc
   std::vector<Rail> rails_now() const;
   void proven(uint32_t pair);
-  void not_proven(const Completion &probe, const std::string &why);
+  void not_proven(uint32_t pair, const std::string &why);
   void on_proven(uint64_t pairs);
   bool complete_link() const;
   void widen_later();
@@ -249,12 +258,14 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
   Carrier carrier_ = Carrier::none;  // of what we send
   bool receives_from_link_ = false;
   uint32_t acked_ = 0, next_ = 0, handed_ = 0;  // frames: the peer has, we have numbered, the carrier has
+  uint32_t over_socket_ = 0;  // so many frames had been handed over when the link became the carrier
   uint32_t received_ = 0, told_ = 0;
   Outgoing *current_ = nullptr;  // partly in frames
   std::vector<std::byte> rest_;  // of a canceled message
   size_t rest_put_ = 0;
   std::array<Out, kVerbsSlots> outs_;
   std::array<In, kVerbsSlots> ins_;
+  std::list<Streamed> streaming_;
   std::list<Arrived> arrived_;
   // A bit per slot in that state, so that a poll need not look at all of them.
   uint32_t granted_ = 0;  // of outs_
@@ -266,7 +277,7 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
   ChipMemory::Bounce incoming_bounce_;
   Header header_{};
   size_t payload_size_ = 0, payload_read_ = 0;
-  uint32_t streaming_slot_ = 0;
+  std::list<Streamed>::iterator streamed_;  // whose payload is being read
   bool peer_goodbye_ = false, goodbye_answered_ = false;
   std::optional<Status> ended_;  // how the stream did, while arrived_ goes on
 };

@@ -116,7 +116,7 @@ bool VerbsConnection::arrived(const Header &header, size_t size, Incoming *into,
 
 // They hang up when they read it: not before all that came has been handed on.
 void VerbsConnection::answer_goodbye() {
-  if (!fd_.valid() || !peer_goodbye_ || goodbye_answered_ || !arrived_.empty()) return;
+  if (!fd_.valid() || !peer_goodbye_ || goodbye_answered_ || !arrived_.empty() || !streaming_.empty()) return;
   if (std::any_of(ins_.begin(), ins_.end(), [](const In &in) { return in.state != In::free; })) return;
   goodbye_answered_ = true;
   stream_.push(RecordKind::farewell, 0);
@@ -178,8 +178,11 @@ bool VerbsConnection::grant(uint32_t slot) {
     grant.rkey = direct ? in.lent.region->rkey : in.lent.staging->region(port)->rkey;
     grant.address = reinterpret_cast<uint64_t>(direct ? data : in.lent.staging->data());
   }
-  in.state = receives_from_link_ ? In::granted : In::streaming;
   waiting_ &= ~(1u << slot);
+  in.state = receives_from_link_ ? In::granted : In::free;
+  if (!receives_from_link_)
+    streaming_.push_back(
+        {slot, in.header, in.size, std::exchange(in.into, nullptr), std::exchange(in.bounce, nullptr)});
   std::memcpy(begin_frame(FrameKind::grant, sizeof(grant)), &grant, sizeof(grant));
   return true;
 }
@@ -272,16 +275,17 @@ bool VerbsConnection::on_record(const RecordHead &head, const std::byte *body) {
 }
 
 bool VerbsConnection::on_payload_begins(uint32_t slot, size_t bytes) {
-  if (slot >= kVerbsSlots || ins_[slot].state != In::streaming || ins_[slot].size != bytes) return false;
-  streaming_slot_ = slot;
-  return true;
+  streamed_ = std::find_if(streaming_.begin(), streaming_.end(),
+                           [&](const Streamed &payload) { return payload.slot == slot; });
+  return streamed_ != streaming_.end() && streamed_->size == bytes;
 }
 
-std::byte *VerbsConnection::payload_destination() {
-  const In &in = ins_[streaming_slot_];
-  return place_of(*in.into, in.bounce);
-}
+std::byte *VerbsConnection::payload_destination() { return place_of(*streamed_->into, streamed_->bounce); }
 
-bool VerbsConnection::on_payload_ends() { return complete(ins_[streaming_slot_]); }
+bool VerbsConnection::on_payload_ends() {
+  Streamed all = std::move(*streamed_);
+  streaming_.erase(streamed_);
+  return arrived(all.header, all.size, all.into, std::move(all.bounce));
+}
 
 }  // namespace dicomm

@@ -109,7 +109,7 @@ void VerbsConnection::on_setup(uint32_t epoch, const Setup &peer) {
 
 // Sends something over every queue pair, to see that it arrives.
 void VerbsConnection::prove() {
-  if (stage_ != Stage::connected || lost_) return;
+  if (stage_ != Stage::connected || !usable()) return;
   if (const int error = link_->probe(); error != 0)
     drop_link(Status::from_errno(error, "ibv_post_send").sentence());
 }
@@ -122,6 +122,7 @@ void VerbsConnection::change_over_if_proven() {
   want_output();
   shared_.reactor.cancel(attempt_deadline_);
   carrier_ = Carrier::link;
+  over_socket_ = handed_;
   stage_ = Stage::used;
   used_since_ = now();
   ++counters_.links;
@@ -224,7 +225,9 @@ void VerbsConnection::resume() {
       fail(Status::make(DICOMM_PROTOCOL, "it acknowledges ", received, " frames of ", next_));
       return;
     }
-    acked_ = handed_ = received;
+    acked_ = received;
+    // What went over the socket before "change" may still be on its way, and comes all the same.
+    handed_ = received - over_socket_ > next_ - over_socket_ ? over_socket_ : received;
     withdraw_grants(their_down_->pending);
     carrier_ = Carrier::none;
     if (now() - used_since_ > kSteady) pause_ = 0;
@@ -253,11 +256,12 @@ bool VerbsConnection::process_completions() {
 void VerbsConnection::on_completion(const Completion &completion) {
   if (completion.status != ibv::wc_success) {
     if (completion.work == Work::drain) return;
-    if (completion.pair < rails_.size() && (broken_ >> completion.pair & 1) != 0) return;  // behind its probe
-    const std::string why = concat(verbs_.ports[0]->call().wc_status_str(completion.status),
-                                   " (ibv_wc_status ", completion.status, ")");
-    if (completion.work == Work::probe && completion.pair < rails_.size() && usable())
-      return not_proven(completion, why);
+    const bool known = completion.pair < rails_.size();
+    const std::string why = concat(
+        verbs_.ports[0]->call().wc_status_str(completion.status), " (ibv_wc_status ", completion.status, ")",
+        known ? ", over " + verbs_.ports[rails_[completion.pair]]->describe() : "");
+    if (known && (broken_ >> completion.pair & 1) != 0) return;  // behind its probe
+    if (known && completion.work == Work::probe && usable()) return not_proven(completion.pair, why);
     const bool silent = completion.status == ibv::wc_retry_exc_err;
     return drop_link(why, silent ? "connection timeout" : "connection lost", completion.pair);
   }

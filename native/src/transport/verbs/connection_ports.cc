@@ -30,17 +30,17 @@ void VerbsConnection::proven(uint32_t pair) {
 }
 
 // It is left out, if the others do without.
-void VerbsConnection::not_proven(const Completion &probe, const std::string &why) {
-  broken_ |= uint64_t{1} << probe.pair;
+void VerbsConnection::not_proven(uint32_t pair, const std::string &why) {
+  broken_ |= uint64_t{1} << pair;
   const uint64_t all = (uint64_t{1} << rails_.size()) - 1;
   if ((broken_ & (peer_proven_ | 1)) != 0 || (broken_ | 1) == all)
-    return drop_link(why, "connection not made", probe.pair);
-  for (size_t pair = 1; pair < rails_.size(); ++pair) {
-    if (pair != probe.pair && rails_[pair] == rails_[probe.pair] && (broken_ >> pair & 1) != 0)
-      return;  // said
-  }
-  log("connection not made", concat("over ", verbs_.ports[rails_[probe.pair]]->describe(),
-                                    "; messages go over other queue pairs: ", why));
+    return drop_link(why, "connection not made", pair);
+  const auto said = [&](size_t other) {
+    return other != pair && rails_[other] == rails_[pair] && (broken_ >> other & 1) != 0;
+  };
+  for (size_t other = 1; other < rails_.size(); ++other)
+    if (said(other)) return;
+  log("connection not made", concat("messages go over other queue pairs: ", why));
 }
 
 void VerbsConnection::on_proven(uint64_t pairs) {
@@ -79,8 +79,9 @@ void VerbsConnection::suspect(uint32_t cause) {
 }
 
 void VerbsConnection::port_lost(uint32_t port, const std::string &why) {
-  const auto pair = std::find(rails_.begin(), rails_.end(), port);
-  if (pair != rails_.end()) drop_link(why, "connection lost", static_cast<uint32_t>(pair - rails_.begin()));
+  for (uint32_t pair = 0; pair < rails_.size(); ++pair) {
+    if (rails_[pair] == port && (broken_ >> pair & 1) == 0) return drop_link(why, "connection lost", pair);
+  }
 }
 
 void VerbsConnection::port_returned(uint32_t port) {

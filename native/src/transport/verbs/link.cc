@@ -201,14 +201,18 @@ int VerbsLink::receive_frame(uint32_t place) {
 
 int VerbsLink::receive_payload(uint32_t pair) { return post(pair, Work::bulk_receive, pair, nullptr); }
 
+// Devices number their queue pairs each for itself.
+uint32_t VerbsLink::pair_of(uint32_t port, uint32_t number) const {
+  const auto found = std::find_if(pairs_.begin(), pairs_.end(), [&](const Pair &pair) {
+    return pair.port == port && pair.qp->qp_num == number;
+  });
+  return found == pairs_.end() ? kNoPair : static_cast<uint32_t>(found - pairs_.begin());
+}
+
 void VerbsLink::poll(std::deque<Completion> &out) {
   std::array<ibv::Wc, 16> completions;
-  const auto pair_of = [this](uint32_t number) {
-    const auto found = std::find_if(pairs_.begin(), pairs_.end(),
-                                    [&](const Pair &pair) { return pair.qp->qp_num == number; });
-    return found == pairs_.end() ? kNoPair : static_cast<uint32_t>(found - pairs_.begin());
-  };
-  for (ibv::Cq *const queue : queues_) {
+  for (uint32_t port = 0; port < queues_.size(); ++port) {
+    ibv::Cq *const queue = queues_[port];
     if (queue == nullptr) continue;
     for (int n; (n = queue->context->ops.poll_cq(queue, completions.size(), completions.data())) > 0;) {
       for (int i = 0; i < n; ++i) {
@@ -216,7 +220,7 @@ void VerbsLink::poll(std::deque<Completion> &out) {
         const bool good = wc.status == ibv::wc_success;
         const bool with_slot = good && wc.opcode == ibv::wc_opcode_recv_with_imm;
         out.push_back({static_cast<Work>(wc.wr_id >> 32), static_cast<uint32_t>(wc.wr_id), wc.status,
-                       good ? kNoPair : pair_of(wc.qp_num), good ? wc.byte_len : 0, with_slot,
+                       good ? kNoPair : pair_of(port, wc.qp_num), good ? wc.byte_len : 0, with_slot,
                        with_slot ? be32toh(wc.imm_data) : 0});
       }
       if (n < static_cast<int>(completions.size())) break;

@@ -66,6 +66,7 @@ class VerbsLink {
 
   VerbsLink(const Ports &ports, const FrameMemory &memory, const VerbsSettings &settings)
       : ports_(ports), memory_(memory), settings_(settings) {}
+  uint32_t pair_of(uint32_t port, uint32_t number) const;
   Status make_queue(uint32_t port, int capacity);
   Status make_pair(uint32_t port, uint32_t sends, uint32_t receives);
   Status connect(const Pair &pair, const PortAddress &port, const QueuePairAddress &address, uint8_t mtu);
