@@ -33,6 +33,7 @@ class Communicator(ObjectOperations):
     def __init__(self, handle: Any, context: Context, *, world: bool, allow_pickle: bool) -> None:
         super().__init__()
         self._handle = handle
+        self._address = _native.address(handle)
         self._context = context
         self._world = world
         self._objects_sent = 0
@@ -108,7 +109,8 @@ class Communicator(ObjectOperations):
     def stats(self) -> dict[str, Any]:
         """Counters. "peers": messages and bytes each way, per peer, with the path they took. "ccl": what went
         to the library of the rank's island, calls and the bytes of the rank's larger buffer in each; None
-        where it has none. "context": what the process counts for all its communicators, such as "chip", the
+        where it has none. "arena": operations that used the memory which the ranks of one host share, and the
+        bytes written and read there; None without such memory. "context": what the process counts for all its communicators, such as "chip", the
         bytes copied from and to the chip's memory (None without a chip)."""
         info = self._info() | {"context": self._context.info()}
         del info["topology"]
@@ -156,6 +158,7 @@ class Communicator(ObjectOperations):
 
     def _close_handle(self) -> None:
         handle, self._handle = self._handle, None
+        self._address = 0
         if handle is not None:
             lib.dicomm_comm_close(handle)
             self._sweep()

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/operations.h"
+#include "coll/arena.h"
 #include "coll_cases.h"
 #include "simulate.h"
 
@@ -66,9 +67,31 @@ TEST_CASE("alltoall schedules") { check_all(DICOMM_ALLTOALL); }
 TEST_CASE("gather schedules") { check_all(DICOMM_GATHER); }
 TEST_CASE("scatter schedules") { check_all(DICOMM_SCATTER); }
 
+// Which is what lets a rank write all it has to say at once, into the arena.
+TEST_CASE("schedules of one round: a message a peer, all there from the start") {
+  for (const Algorithm &algorithm : algorithms()) {
+    if (!algorithm.one_round) continue;
+    CAPTURE(algorithm.op);
+    for (const Case &c : cases(algorithm.op)) {
+      for (const Problem &problem : problems(algorithm.op, c)) {
+        if (problem.bytes() > kOneRoundBytes) continue;
+        std::set<int> to, from;
+        for (const Step &step : algorithm.build(problem, flat_topology(c.size)).steps) {
+          if (step.kind == StepKind::send) {
+            CHECK(step.dep_count == 0);
+            CHECK(to.insert(step.peer).second);
+          } else if (step.kind == StepKind::recv) {
+            CHECK(from.insert(step.peer).second);
+          }
+        }
+      }
+    }
+  }
+}
+
 // After a barrier every rank has heard, directly or not, from every other.
 TEST_CASE("a barrier holds back every rank until the last one came") {
-  for (const char *name : {"dissemination", "tree", "leaders"}) {
+  for (const char *name : {"direct", "dissemination", "tree", "leaders"}) {
     for (int size : {2, 3, 5, 8, 13}) {
       for (int late = 0; late < size; ++late) {
         CAPTURE(name);

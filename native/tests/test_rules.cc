@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "coll/arena.h"
 #include "path/explain.h"
 #include "path/rules.h"
 
@@ -63,6 +64,29 @@ TEST_CASE("small messages take few rounds, large ones few bytes") {
   CHECK(chosen(rules, problem(DICOMM_ALLREDUCE, 64 << 20, 64)) == "ring");
   CHECK(chosen(rules, problem(DICOMM_ALLREDUCE, 64 << 20, 24)) == "ring");
   CHECK(chosen(rules, problem(DICOMM_ALLREDUCE, 64 << 20, 24, true)) == "direct");
+}
+
+TEST_CASE("where ranks have an arena, what is small takes one round") {
+  const Rules rules;
+  for (int op = DICOMM_BARRIER; op <= DICOMM_SCATTER; ++op) {
+    for (int size : {2, 4, 16}) {
+      Problem small = problem(static_cast<dicomm_opcode>(op), op == DICOMM_BARRIER ? 0 : 64, size);
+      small.arena = true;
+      CAPTURE(op);
+      CHECK(uses_arena(*choose(rules, small).algorithm, small));
+      small.arena = false;
+      CHECK_FALSE(uses_arena(*choose(rules, small).algorithm, small));
+    }
+  }
+  CHECK(fits_arena(flat_topology(2)));
+  CHECK(fits_arena(flat_topology(kMostInArena)));
+  CHECK_FALSE(fits_arena(flat_topology(1)));
+  CHECK_FALSE(fits_arena(flat_topology(kMostInArena + 1)));
+  CHECK_FALSE(fits_arena(topology_of_hosts({0, 0, 1})));
+  Topology with_chip = flat_topology(2);
+  with_chip.ranks[1].chip.vendor = "alpha";
+  CHECK_FALSE(fits_arena(with_chip));
+  CHECK(contains(rules.table(), "arena"));
 }
 
 TEST_CASE("rules for hosts hold where there are several and one has several ranks") {
@@ -168,7 +192,13 @@ TEST_CASE("explain tells the rule, the rounds, the bytes and the steps") {
   question.op = DICOMM_BARRIER;
   question.count = 0;
   question.size = 5;
-  CHECK(contains(explain(Rules{}, question, flat_topology(5)), "rounds: 3 "));
+  CHECK(contains(explain(Rules{}, question, flat_topology(5)), "rounds: 1 "));
+  CHECK(contains(explain(Rules{}, question, flat_topology(5)), "go through memory that all ranks share"));
+  question.size = kMostInArena + 1;
+  const std::string larger = explain(Rules{}, question, flat_topology(question.size));
+  CHECK(contains(larger, "rounds: 5 "));
+  CHECK_FALSE(contains(larger, "share"));
+  question.size = 5;
   question.op = DICOMM_SEND;
   CHECK(contains(explain(Rules{}, question, flat_topology(5)), "send moves one message"));
   question.op = -1;

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/shared_memory.h"
 #include "transport_party.h"
 
 namespace dicomm::suite {
@@ -255,6 +256,37 @@ inline void leave_and_come_back(const Setup &setup) {
   CHECK(pair.drive([&] { return b.complete() == 1; }));
 }
 
+// What one side writes into memory that it has handed over, the other reads; or the endpoint says that it
+// hands nothing over.
+inline void descriptors(const Setup &setup) {
+  if (!has_peers(setup)) return;
+  Pair pair(setup);
+  Party &a = pair.a, &b = *pair.other;
+  Endpoint &to = a.transport->endpoint(b.self);
+  SharedMemory memory;
+  REQUIRE(memory.create(4096).ok());
+  const dicomm_status early = to.hand_over(memory.fd()).code();
+  CHECK((early == DICOMM_CONNECT_FAILED || early == DICOMM_NOT_SUPPORTED));
+  a.send(b, Lane::control, 1);
+  REQUIRE(pair.drive([&] { return b.complete() == 1; }));
+  Endpoint &from = *b.arrived.front().from;
+  CHECK_FALSE(from.take_handed().valid());
+  const Status handed = to.hand_over(memory.fd());
+  if (handed.code() == DICOMM_NOT_SUPPORTED) return;
+  REQUIRE(handed.ok());
+  SharedMemory second;
+  REQUIRE(second.create(8192).ok());
+  REQUIRE(to.hand_over(second.fd()).ok());
+  a.send(b, Lane::control, 1);
+  REQUIRE(pair.drive([&] { return b.complete() == 2; }));
+  SharedMemory first_there, second_there;
+  REQUIRE(first_there.adopt(from.take_handed(), 4096).ok());
+  CHECK(second_there.adopt(from.take_handed(), 4096).code() == DICOMM_PROTOCOL);
+  CHECK_FALSE(from.take_handed().valid());
+  memory.data()[7] = std::byte{42};
+  CHECK(first_there.data()[7] == std::byte{42});
+}
+
 inline void forked_child(const Setup &setup) {
   Pair pair(setup);
   pair.a.send(pair.b(), Lane::control, 1);
@@ -298,6 +330,7 @@ inline void forked_child(const Setup &setup) {
   DICOMM_TRANSPORT_CASE(name, crossing_connects, __VA_ARGS__)           \
   DICOMM_TRANSPORT_CASE(name, peer_vanishes, __VA_ARGS__)               \
   DICOMM_TRANSPORT_CASE(name, goodbye_is_clean, __VA_ARGS__)            \
+  DICOMM_TRANSPORT_CASE(name, descriptors, __VA_ARGS__)                 \
   DICOMM_TRANSPORT_CASE(name, both_leave_at_once, __VA_ARGS__)          \
   DICOMM_TRANSPORT_CASE(name, leave_and_come_back, __VA_ARGS__)         \
   DICOMM_TRANSPORT_CASE(name, forked_child, __VA_ARGS__)

@@ -263,3 +263,29 @@ def test_missing_ranks_are_named_at_init() -> None:
             assert re.search(r"ranks? 1 and 3|ranks? 1, 3", text), text
     finally:
         job.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_a_rank_that_dies_between_writing_and_reading(size: int) -> None:
+    """What it has written may still be read, whole; then everybody hears of its death."""
+    source = """
+    x, y = np.full(100, comm.rank + 1, np.float32), np.zeros(100, np.float32)
+    if comm.rank == 1:
+        comm.iallreduce(x, y)
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        comm.allreduce(x, y)
+        assert (y == sum(range(1, comm.size + 1))).all(), y
+        comm.barrier()
+    except dicomm.PeerLost as error:
+        say("raised", time.clock_gettime(time.CLOCK_MONOTONIC), type(error).__name__, error.peer, error)
+    """
+    with Job(size, source) as job:
+        others = [rank for rank in range(size) if rank != 1]
+        job.wait([1])
+        died = time.monotonic()
+        assert job.wait(others) == [0] * len(others)
+        for rank in others:
+            when, kind, peer, _ = raised(job.output(rank))
+            assert (kind, peer) == ("PeerLost", "1"), job.output(rank)
+            assert when - died < 1.0

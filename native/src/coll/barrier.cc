@@ -2,6 +2,15 @@
 
 namespace dicomm::coll {
 
+Schedule barrier_direct(const Problem &problem, const Topology &) {
+  Schedule schedule;
+  for (int i = 1; i < problem.size; ++i) {
+    schedule.recv(wrap(problem.rank - i, problem.size), kNothing);
+    schedule.send(wrap(problem.rank + i, problem.size), kNothing);
+  }
+  return schedule;
+}
+
 Schedule barrier_dissemination(const Problem &problem, const Topology &) {
   Schedule schedule;
   dissemination(schedule, everybody(problem), {});

@@ -8,6 +8,14 @@ Span whole(const Problem &problem) { return {Space::output, 0, problem.count}; }
 
 }  // namespace
 
+Schedule broadcast_direct(const Problem &problem, const Topology &) {
+  Schedule schedule;
+  if (problem.rank != problem.root) schedule.recv(problem.root, whole(problem));
+  for (int i = 1; i < problem.size && problem.rank == problem.root; ++i)
+    schedule.send(wrap(problem.root + i, problem.size), whole(problem));
+  return schedule;
+}
+
 Schedule broadcast_binomial(const Problem &problem, const Topology &) {
   Schedule schedule;
   tree_broadcast(schedule, everybody(problem, problem.root), whole(problem), {});

@@ -55,9 +55,11 @@ inline bool one_island(const Problem &problem) { return problem.libraries == Pro
 inline bool islands(const Problem &problem) { return problem.libraries == Problem::Libraries::several; }
 inline bool even(const Problem &problem) { return !problem.uneven; }
 
+Schedule barrier_direct(const Problem &, const Topology &);
 Schedule barrier_dissemination(const Problem &, const Topology &);
 Schedule barrier_leaders(const Problem &, const Topology &);
 Schedule barrier_tree(const Problem &, const Topology &);
+Schedule broadcast_direct(const Problem &, const Topology &);
 Schedule broadcast_binomial(const Problem &, const Topology &);
 Schedule broadcast_chain(const Problem &, const Topology &);
 Schedule broadcast_scatter_allgather(const Problem &, const Topology &);
@@ -73,6 +75,7 @@ Schedule allreduce_leaders(const Problem &, const Topology &);
 Schedule allreduce_two_level(const Problem &, const Topology &);
 Schedule allreduce_islands(const Problem &, const Topology &);
 Schedule allreduce_library(const Problem &, const Topology &);
+Schedule reduce_gather_all(const Problem &, const Topology &);
 Schedule reduce_binomial(const Problem &, const Topology &);
 Schedule reduce_direct(const Problem &, const Topology &);
 Schedule reduce_leaders(const Problem &, const Topology &);

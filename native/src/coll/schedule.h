@@ -172,11 +172,11 @@ struct Problem {
   // on every rank. alltoall: what this rank sends to each.
   std::vector<uint64_t> counts;
   std::vector<uint64_t> recv_counts;  // alltoall: what this rank receives from each
-  // gather, scatter: the counts differ, and only the root knows them all; elsewhere all but the rank's own
-  // are 0.
+  // gather, scatter: the counts differ; only the root knows them all, elsewhere others' are 0.
   bool uneven = false;
   std::optional<dicomm_dtype> wire;  // what crosses between groups is encoded so
   bool on_chip = false;              // this rank's buffers are its chip's memory
+  bool arena = false;                // all ranks share memory for small messages; coll/arena.h
   // The size the rules go by, equal on all ranks: the largest buffer; 0 in alltoall and where counts are
   // uneven, because ranks do not know one another's counts.
   uint64_t bytes() const;
@@ -189,6 +189,7 @@ struct Algorithm {
   const char *summary;  // one line for `dicomm explain`
   bool (*fits)(const Problem &);
   Schedule (*build)(const Problem &, const Topology &);
+  bool one_round = false;  // a message a peer, all of them there from the start, up to kOneRoundBytes
 };
 
 // coll/registry.cc, the only file that names the algorithms.

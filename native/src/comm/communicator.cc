@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/names.h"
+#include "coll/arena.h"
 #include "comm/plan.h"
 
 namespace dicomm {
@@ -50,11 +51,12 @@ Status Communicator::open(Nanos deadline) {
     return std::ranges::all_of(neighbours(), [&](int peer) { return hellos_.contains(peer); });
   };
   engine_.drive(lock, deadline, [&] { return !failed_.ok() || met(); });
-  if (!failed_.ok()) return failed_;
   if (met()) {
+    DICOMM_TRY(join_arena(lock, deadline));
     lock.unlock();
     return join_island(deadline);
   }
+  DICOMM_TRY(failed_);
   std::string missing;
   for (const int peer : neighbours()) {
     if (!hellos_.contains(peer)) missing += (missing.empty() ? "" : " and ") + describe_rank(peer);
@@ -63,6 +65,31 @@ Status Communicator::open(Nanos deadline) {
                                   "' timed out waiting for ", missing, "; did every rank make it?");
   fail(why);
   return why;
+}
+
+// The descriptor goes from rank to rank, along connections that are there.
+Status Communicator::join_arena(Engine::Lock &lock, Nanos deadline) {
+  if (!fits_arena(setup_.topology) || !share_memory(setup_.peers)) return {};
+  ArenaOwner &owner = *this;
+  auto arena = std::make_unique<Arena>(engine_.reactor(), owner, setup_.id, rank(), size());
+  Status status;
+  if (rank() == 0) {
+    status = arena->create();
+  } else {
+    engine_.drive(lock, deadline, [&] { return !failed_.ok() || channel_->shared.valid(); });
+    // Who has met its neighbours has the communicator. If others went on and it failed, operations say why.
+    if (!failed_.ok()) return {};
+    status = channel_->shared.valid()
+                 ? arena->adopt(std::move(channel_->shared))
+                 : Status::make(DICOMM_TIMED_OUT, "making communicator '", setup_.name,
+                                "' timed out waiting for shared memory from ", describe_rank(rank() - 1));
+  }
+  if (status.ok() && rank() + 1 < size()) status = messenger_.share(*channel_, rank() + 1, arena->fd());
+  arena->close_fd();
+  arena_ = std::move(arena);
+  engine_.settle();
+  if (!status.ok()) fail(status);
+  return status;
 }
 
 Status Communicator::start(const dicomm_op &op, Request *&out) {
@@ -97,8 +124,10 @@ Status Communicator::start_point_to_point(const dicomm_op &op, Nanos timeout, Re
 
 Status Communicator::start_collective(const dicomm_op &op, Nanos timeout, Request *&out) {
   Collective::Plan plan;
-  DICOMM_TRY(plan_collective(
-      op, {setup_.topology, rules_, libraries_, rank(), context_.chip(), setup_.wire, programs_}, plan));
+  DICOMM_TRY(plan_collective(op,
+                             {setup_.topology, rules_, libraries_, rank(), context_.chip(), setup_.wire,
+                              programs_, arena_ != nullptr},
+                             plan));
   const bool on_chip = plan.program->schedule.on_chip;
   if (on_chip) {
     Collective::take_chip_memory(*context_.chip(), plan);
@@ -118,7 +147,7 @@ Status Communicator::start_collective(const dicomm_op &op, Nanos timeout, Reques
   }
   const Fingerprint mine = plan.fingerprint;
   auto *request = Collective::make(
-      {engine_, messenger_, *channel_, *this, context_.scratch(), context_.chip(), lane_.get()},
+      {engine_, messenger_, *channel_, *this, context_.scratch(), context_.chip(), lane_.get(), arena_.get()},
       std::move(plan));
   out = request;
   launch(*request, timeout);
@@ -149,7 +178,7 @@ void Communicator::check_ahead(int64_t seq, const Fingerprint &mine) {
   for (const auto &[source, probe] : ahead_) {
     if (!other && probe.first == seq && probe.second != mine) other = {source, probe.second};
   }
-  if (other) fail(mismatch(other->first, seq, other->second));
+  if (other) fail(mismatch(other->first, seq, mine, other->second));
 }
 
 // Ranks that called different collectives may all wait and send nothing. So whoever waits for long tells
@@ -188,8 +217,8 @@ int64_t Communicator::full_seq(uint32_t wire) const {
   return next_seq_ + static_cast<int32_t>(wire - static_cast<uint32_t>(next_seq_));
 }
 
-Status Communicator::mismatch(int peer, int64_t seq, const Fingerprint &theirs) const {
-  const Fingerprint &mine = history_[static_cast<size_t>(seq % kHistory)];
+Status Communicator::mismatch(int peer, int64_t seq, const Fingerprint &mine,
+                              const Fingerprint &theirs) const {
   std::string text =
       concat("collective #", seq, " of communicator '", setup_.name, "' differs between ranks: rank ", rank(),
              " called ", describe_call(mine), ", rank ", peer, " called ", describe_call(theirs));
@@ -205,9 +234,20 @@ bool Communicator::on_fingerprint(int peer, uint32_t wire_seq, const Fingerprint
   if (!failed_.ok()) return tell_end(peer), false;
   const int64_t seq = full_seq(wire_seq);
   if (seq >= next_seq_ || seq < 0 || next_seq_ - seq > kHistory) return true;
-  if (history_[static_cast<size_t>(seq % kHistory)] == theirs) return true;
-  fail(mismatch(peer, seq, theirs));
+  const Fingerprint &mine = history_[static_cast<size_t>(seq % kHistory)];
+  if (mine == theirs) return true;
+  fail(mismatch(peer, seq, mine, theirs));
   return false;
+}
+
+void Communicator::on_other_call(int peer, int64_t seq, const Fingerprint &mine, const Fingerprint &theirs) {
+  fail(mismatch(peer, seq, mine, theirs));
+}
+
+void Communicator::wake(int peer) {
+  Wire wire;
+  wire.type = MessageType::wake;
+  messenger_.notify(*channel_, peer, wire);
 }
 
 void Communicator::on_probe(int peer, uint32_t wire_seq, const Fingerprint &theirs) {
@@ -354,6 +394,7 @@ void Communicator::close() {
       return active.empty();
     });
   }
+  arena_.reset();
   messenger_.detach(*channel_, farewell());
   channel_ = nullptr;
   engine_.settle();

@@ -15,6 +15,7 @@
 
 #include "comm/context.h"
 #include "comm/residuals.h"
+#include "exec/arena.h"
 #include "exec/collective.h"
 #include "exec/point_to_point.h"
 #include "path/libraries.h"
@@ -23,7 +24,7 @@
 
 namespace dicomm {
 
-class Communicator final : private ChannelOwner, private CollectiveOwner {
+class Communicator final : private ChannelOwner, private CollectiveOwner, private ArenaOwner {
  public:
   struct Setup {
     uint64_t id = 0;
@@ -65,6 +66,7 @@ class Communicator final : private ChannelOwner, private CollectiveOwner {
   static constexpr Nanos kProbeAfter = 300 * kMillisecond;
   static constexpr Nanos kLaneGoodbye = 2 * kSecond;
 
+  Status join_arena(Engine::Lock &lock, Nanos deadline);
   Status join_island(Nanos deadline);
   Status share_id(const std::vector<int> &members, Ccl &ccl, Nanos timeout, CclId &id);
   Status finish(const dicomm_op &op, uint64_t *bytes = nullptr);
@@ -78,7 +80,7 @@ class Communicator final : private ChannelOwner, private CollectiveOwner {
   void end(const Status &why);
   void probe();
   int64_t full_seq(uint32_t wire) const;
-  Status mismatch(int rank, int64_t seq, const Fingerprint &theirs) const;
+  Status mismatch(int rank, int64_t seq, const Fingerprint &mine, const Fingerprint &theirs) const;
   std::vector<int> neighbours() const;
 
   void on_hello(int rank) override;
@@ -89,6 +91,8 @@ class Communicator final : private ChannelOwner, private CollectiveOwner {
   void on_probe(int rank, uint32_t seq, const Fingerprint &theirs) override;
   void on_collective_failed(const Status &why) override { fail(why); }
   std::string describe_rank(int rank) const override;
+  void on_other_call(int rank, int64_t seq, const Fingerprint &mine, const Fingerprint &theirs) override;
+  void wake(int rank) override;
 
   Context &context_;
   Engine &engine_;
@@ -100,6 +104,7 @@ class Communicator final : private ChannelOwner, private CollectiveOwner {
   Residuals residuals_;
   const std::shared_ptr<Spares<PointToPoint>> pair_spares_ = std::make_shared<Spares<PointToPoint>>();
   std::unique_ptr<ChipLane> lane_;  // null: the rank has no chip
+  std::unique_ptr<Arena> arena_;    // null: the ranks share no memory
   Channel *channel_ = nullptr;
   Status failed_;
   std::set<int> hellos_;

@@ -26,12 +26,18 @@ std::string Communicator::info() {
     library = concat("{\"library\": ", json_string(context_.ccl()->name()), ", \"calls\": ", calls.count,
                      ", \"bytes\": ", calls.bytes, "}");
   }
+  std::string arena = "null";
+  if (arena_) {
+    const Arena::Counters &counted = arena_->counters();
+    arena = concat("{\"operations\": ", counted.operations, ", \"bytes_written\": ", counted.bytes_written,
+                   ", \"bytes_read\": ", counted.bytes_read, "}");
+  }
   const int64_t timeout = setup_.timeout == kNever ? int64_t{DICOMM_TIMEOUT_NEVER} : setup_.timeout;
   return concat("{\"name\": ", json_string(setup_.name), ", \"id\": \"", std::hex, setup_.id, std::dec,
                 "\", \"rank\": ", rank(), ", \"size\": ", size(), ", \"seq\": ", next_seq_,
                 ", \"timeout_ns\": ", timeout, ", \"hosts\": [", hosts, "], \"host_of_rank\": [",
                 host_of_rank, "], \"failed\": ", failed_.ok() ? "null" : json_string(failed_.message()),
-                ", \"peers\": [", peers, "], \"ccl\": ", library,
+                ", \"peers\": [", peers, "], \"ccl\": ", library, ", \"arena\": ", arena,
                 ", \"topology\": ", to_json(setup_.topology), "}");
 }
 

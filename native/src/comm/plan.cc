@@ -5,6 +5,7 @@
 
 #include "base/names.h"
 #include "base/operations.h"
+#include "coll/arena.h"
 #include "coll/through_host.h"
 
 namespace dicomm {
@@ -225,7 +226,7 @@ std::shared_ptr<const Program> program_for(const Problem &problem, const Plannin
   const Algorithm &algorithm = *planning.rules.choose(problem, planning.topology).algorithm;
   Schedule schedule = algorithm.build(problem, planning.topology);
   if (problem.on_chip && !schedule.on_chip) schedule = coll::through_host(problem, std::move(schedule));
-  program = Program::compile(algorithm, std::move(schedule));
+  program = Program::compile(algorithm, std::move(schedule), uses_arena(algorithm, problem));
   planning.programs.keep(problem, program);
   return program;
 }
@@ -237,6 +238,7 @@ Status plan_collective(const dicomm_op &op, const Planning &planning, Collective
   problem.op = static_cast<dicomm_opcode>(op.opcode);
   problem.rank = planning.rank;
   problem.size = planning.topology.size();
+  problem.arena = planning.arena;
   DICOMM_TRY(check_types(op));
   if (rooted(op.opcode)) {
     if (op.peer < 0 || op.peer >= problem.size) {

@@ -17,6 +17,7 @@ struct Planning {
   const Chip *chip;                  // null: none
   std::optional<dicomm_dtype> wire;  // for what crosses of sums of float32
   ProgramCache &programs;
+  bool arena;  // the ranks have one
 };
 
 // INVALID_ARGUMENT or NOT_SUPPORTED with what is wrong; nothing else is looked at before this returns OK.

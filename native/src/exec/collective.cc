@@ -14,7 +14,7 @@ constexpr uint64_t kWireRoom = 8;
 
 }  // namespace
 
-Collective *Collective::make(const Place &place, Plan plan) {
+Collective *Collective::make(const Place &place, Plan &&plan) {
   Collective *made = plan.program->spares.take();
   if (made == nullptr) made = new Collective(place, plan);
   try {
@@ -40,7 +40,7 @@ void Collective::dispose() {
   program->spares.give(this);
 }
 
-void Collective::prepare(Plan plan) {
+void Collective::prepare(Plan &&plan) {
   renew(plan.opcode, std::max(plan.input.bytes(), plan.output.bytes()));
   plan_ = std::move(plan);
   seq = plan_.seq;
@@ -49,6 +49,9 @@ void Collective::prepare(Plan plan) {
   missing_ = plan_.program->missing;
   left_ = missing_.size();
   ready_.clear();
+  turn_ = kNoTurn;
+  posting_.clear();
+  arriving_.clear();
   probed.clear();
   under_way_ = 0;
   ending_ = {};
@@ -62,7 +65,7 @@ void Collective::prepare(Plan plan) {
   for (size_t i = 0; i < steps.size(); ++i) {
     const Step &step = steps[i];
     const MatchKey key{true, static_cast<uint32_t>(seq), plan_.program->ordinal[i]};
-    if (step.kind == StepKind::send) {
+    if (step.kind == StepKind::send && !carried(step.a)) {
       SendTask &task = sends_[plan_.program->slot[i]];
       task = {};
       task.owner = this;
@@ -72,7 +75,7 @@ void Collective::prepare(Plan plan) {
       task.fingerprint = plan_.fingerprint;
       task.data = address(step.a);
       task.bytes = bytes_of(step.a);
-    } else if (step.kind == StepKind::recv) {
+    } else if (step.kind == StepKind::recv && !carried(step.dst)) {
       RecvTask &task = receives_[plan_.program->slot[i]];
       task.renew();
       task.owner = this;
@@ -107,7 +110,7 @@ void Collective::take_memory() {
 
 // The caller may keep the request for long. What is small stays for the next operation.
 void Collective::release_memory() {
-  plan_.chip = {};
+  plan_.chip.reset();
   packed_input_ = {};
   packed_output_ = {};
   acc_.trim();
@@ -126,13 +129,13 @@ std::byte *Collective::address(const Span &span) const {
     case Space::stage:
       return stage_.get() + span.offset * element_;
     case Space::chip_acc:
-      return plan_.chip.chip_acc.get() + span.offset * wide_;
+      return plan_.chip->chip_acc.get() + span.offset * wide_;
     case Space::chip_stage:
-      return plan_.chip.chip_stage.get() + span.offset * element_;
+      return plan_.chip->chip_stage.get() + span.offset * element_;
     case Space::host_input:
-      return plan_.chip.host_input.get() + span.offset * element_;
+      return plan_.chip->host_input.get() + span.offset * element_;
     case Space::host_output:
-      return plan_.chip.host_output.get() + span.offset * element_;
+      return plan_.chip->host_output.get() + span.offset * element_;
     case Space::wire:
       return wire_.get() + span.offset * kWireRoom;
     case Space::residual:
@@ -157,9 +160,11 @@ void Collective::start() {
     if (missing_[i] == 0) ready_.push_back(static_cast<uint32_t>(i));
   }
   retain();
+  if (in_arena()) turn_ = place_.arena->enter(*this);
   const Status begun = on_chip() ? begin_on_chip() : Status();
   if (begun.ok()) {
     run();
+    if (in_arena()) arena_changed();
   } else {
     place_.owner.on_collective_failed(describe(begun));
   }
@@ -181,7 +186,7 @@ void Collective::run() {
     settle(step);
   }
   running_ = false;
-  if (left_ == 0 && !done() && ending_.ok()) finish();
+  if (left_ == 0 && !done() && ending_.ok() && !awaits_turn()) finish();
 }
 
 std::optional<Status> Collective::begin(uint32_t index) {
@@ -190,8 +195,11 @@ std::optional<Status> Collective::begin(uint32_t index) {
   if (schedule.in_lane(step)) return begin_chip_step(index);
   switch (step.kind) {
     case StepKind::send:
+      if (carried(step.a)) return begin_carried(index);
       return place_.messenger.send(place_.channel, sends_[plan_.program->slot[index]]);
     case StepKind::recv:
+      if (in_arena()) arriving_.push_back(index);
+      if (carried(step.dst)) return begin_carried(index);
       return place_.messenger.receive(place_.channel, receives_[plan_.program->slot[index]]);
     case StepKind::copy:
       copy_elements(plan_.arithmetic, address(step.dst), form(step.dst), address(step.a), form(step.a),
@@ -242,12 +250,13 @@ void Collective::on_sent(SendTask &task, const Status &status) { ended(task.inde
 void Collective::on_received(RecvTask &task, const Status &status) { ended(task.index, status, task.peer); }
 
 void Collective::finish() {
-  if (on_chip() && plan_.chip.output) {
+  if (on_chip() && plan_.chip->output) {
     const Status status = unpack_on_chip();
     if (!status.ok()) return place_.owner.on_collective_failed(describe(status));
     if (under_way_ > 0) return;
   }
   if (packed_output_) plan_.output.unpack(packed_output_.get());
+  leave_arena();
   release_memory();
   place_.engine.complete(*this, {});
 }
@@ -255,6 +264,7 @@ void Collective::finish() {
 void Collective::fail(const Status &why) {
   if (done() || !ending_.ok()) return;
   forget_blame();
+  leave_arena();
   for (SendTask &task : sends_) place_.messenger.cancel(place_.channel, task);
   for (RecvTask &task : receives_) place_.messenger.cancel(place_.channel, task);
   if (place_.lane != nullptr && under_way_ > 0) under_way_ -= place_.lane->take_back(*this);
@@ -276,10 +286,24 @@ std::vector<int> Collective::awaited() const {
   for (const SendTask &task : sends_) {
     if (task.state == SendTask::State::offered) add(task.peer);
   }
+  for (const uint32_t step : arriving_) {
+    const int peer = plan_.program->schedule.steps[step].peer;
+    if (!place_.arena->arrived(peer, turn_)) add(peer);
+  }
+  if (turn_ != kNoTurn && awaits_turn()) {
+    for (const int rank : place_.arena->in_the_way(turn_)) add(rank);
+  }
   return ranks;
 }
 
 bool Collective::needs(int rank, bool gone) const {
+  for (const uint32_t step : arriving_) {
+    if (plan_.program->schedule.steps[step].peer == rank && !place_.arena->there(rank, turn_)) return true;
+  }
+  if (turn_ != kNoTurn && awaits_turn()) {
+    const std::vector<int> ranks = place_.arena->in_the_way(turn_);
+    if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end()) return true;
+  }
   for (const RecvTask &task : receives_) {
     if (task.peer != rank) continue;
     if (task.state == RecvTask::State::posted || (gone && task.state == RecvTask::State::arriving))

@@ -2,9 +2,11 @@
 // when its dependencies are done.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "device/host/kernels.h"
+#include "exec/arena.h"
 #include "exec/blocks.h"
 #include "exec/lane.h"
 #include "exec/program.h"
@@ -24,7 +26,7 @@ class CollectiveOwner {
   ~CollectiveOwner() = default;
 };
 
-class Collective final : public Request, private TransferOwner, private ChipTaskOwner {
+class Collective final : public Request, private TransferOwner, private ChipTaskOwner, private ArenaUser {
  public:
   // What a schedule on a chip needs beside the caller's buffers.
   struct ChipMemory {
@@ -46,7 +48,7 @@ class Collective final : public Request, private TransferOwner, private ChipTask
     std::shared_ptr<float[]> residual;  // what it lost before
     bool on_chip = false;               // the buffers are the chip's memory
     void *stream = nullptr;             // the work behind which the buffers are filled
-    ChipMemory chip;
+    std::unique_ptr<ChipMemory> chip;   // null: the schedule is the host's alone
   };
   struct Place {  // where it runs; outlives it
     Engine &engine;
@@ -56,12 +58,13 @@ class Collective final : public Request, private TransferOwner, private ChipTask
     ScratchPool &memory;
     Chip *chip = nullptr;  // null: the rank has none
     ChipLane *lane = nullptr;
+    Arena *arena = nullptr;  // null: the ranks share no memory
   };
   // Without the engine lock, before make(): what plan.program needs of the chip. Throws std::bad_alloc.
   static void take_chip_memory(Chip &chip, Plan &plan);
   // A new one, or one that has run the program before. Allocates everything the schedule needs; throws
   // std::bad_alloc.
-  static Collective *make(const Place &place, Plan plan);
+  static Collective *make(const Place &place, Plan &&plan);
 
   void start();  // lock held; the request may be done on return
   void fail(const Status &why) override;
@@ -76,7 +79,7 @@ class Collective final : public Request, private TransferOwner, private ChipTask
  private:
   friend class Spares<Collective>;
   Collective(const Place &place, const Plan &plan);
-  void prepare(Plan plan);
+  void prepare(Plan &&plan);
   void dispose() override;
 
   void on_sent(SendTask &task, const Status &status) override;
@@ -88,6 +91,20 @@ class Collective final : public Request, private TransferOwner, private ChipTask
   void finish();
   void take_memory();
   void release_memory();
+
+  // collective_arena.cc
+  bool in_arena() const { return plan_.program->in_arena; }
+  bool carried(const Span &span) const {
+    return in_arena() && bytes_of(span) <= most_in_arena(static_cast<int>(place_.channel.peers.size()));
+  }
+  std::optional<Status> begin_carried(uint32_t step);
+  bool awaits_turn() const { return in_arena() && !place_.arena->posted(turn_); }
+  void arena_changed() override;
+  int awaited_rank() const override;
+  void post();
+  void take_arrived();
+  void take(uint32_t step);
+  void leave_arena();
 
   // collective_chip.cc
   bool on_chip() const { return plan_.program->schedule.on_chip; }
@@ -120,6 +137,10 @@ class Collective final : public Request, private TransferOwner, private ChipTask
   std::vector<SendTask> sends_;
   std::vector<RecvTask> receives_;
   std::vector<uint32_t> ready_;
+  static constexpr uint64_t kNoTurn = UINT64_MAX;
+  uint64_t turn_ = kNoTurn;         // in the arena
+  std::vector<uint32_t> posting_;   // sends that wait for the turn
+  std::vector<uint32_t> arriving_;  // receives whose sender is not known to have posted it
   size_t left_ = 0;
   bool running_ = false;
 

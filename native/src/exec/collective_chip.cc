@@ -12,26 +12,27 @@ void Collective::take_chip_memory(Chip &chip, Plan &plan) {
   const Schedule &schedule = plan.program->schedule;
   const uint64_t element = dicomm_dtype_size(plan.arithmetic.dtype);
   const uint64_t wide = dicomm_dtype_size(accumulation_type(plan.arithmetic.dtype));
+  plan.chip = std::make_unique<ChipMemory>();
   const auto packs = [&](const BlockList &list) { return !list.contiguous() || !plan.on_chip; };
   const bool joins = plan.opcode == DICOMM_BROADCAST;  // its input goes into the output
   if (!joins && (packs(plan.input) || plan.stage_input)) {
-    plan.chip.input = chip.memory().take(plan.input.bytes());
+    plan.chip->input = chip.memory().take(plan.input.bytes());
   }
-  if (packs(plan.output)) plan.chip.output = chip.memory().take(plan.output.bytes());
-  if (!plan.on_chip) plan.chip.carried = chip.pinned().take(plan.input.bytes() + plan.output.bytes());
-  plan.chip.chip_acc = chip.memory().take(schedule.scratch(Space::chip_acc) * wide);
-  plan.chip.chip_stage = chip.memory().take(schedule.scratch(Space::chip_stage) * element);
-  plan.chip.acc = chip.pinned().take(schedule.scratch(Space::acc) * wide);
-  plan.chip.stage = chip.pinned().take(schedule.scratch(Space::stage) * element);
-  plan.chip.host_input = chip.pinned().take(schedule.scratch(Space::host_input) * element);
-  plan.chip.host_output = chip.pinned().take(schedule.scratch(Space::host_output) * element);
+  if (packs(plan.output)) plan.chip->output = chip.memory().take(plan.output.bytes());
+  if (!plan.on_chip) plan.chip->carried = chip.pinned().take(plan.input.bytes() + plan.output.bytes());
+  plan.chip->chip_acc = chip.memory().take(schedule.scratch(Space::chip_acc) * wide);
+  plan.chip->chip_stage = chip.memory().take(schedule.scratch(Space::chip_stage) * element);
+  plan.chip->acc = chip.pinned().take(schedule.scratch(Space::acc) * wide);
+  plan.chip->stage = chip.pinned().take(schedule.scratch(Space::stage) * element);
+  plan.chip->host_input = chip.pinned().take(schedule.scratch(Space::host_input) * element);
+  plan.chip->host_output = chip.pinned().take(schedule.scratch(Space::host_output) * element);
 }
 
 void Collective::use_chip_memory() {
-  input_ = plan_.chip.input ? plan_.chip.input.get() : plan_.input.base();
-  output_ = plan_.chip.output ? plan_.chip.output.get() : plan_.output.base();
-  std::swap(acc_, plan_.chip.acc);
-  std::swap(stage_, plan_.chip.stage);
+  input_ = plan_.chip->input ? plan_.chip->input.get() : plan_.input.base();
+  output_ = plan_.chip->output ? plan_.chip->output.get() : plan_.output.base();
+  std::swap(acc_, plan_.chip->acc);
+  std::swap(stage_, plan_.chip->stage);
   for (ChipTask &task : chip_tasks_) {
     task.owner = this;
     task.ready = false;
@@ -76,7 +77,7 @@ Status Collective::pack_on_chip() {
     }
     if (!plan_.on_chip) {
       std::byte *const host =
-          plan_.chip.carried.get() + (into == plan_.chip.input.get() ? 0 : plan_.input.bytes());
+          plan_.chip->carried.get() + (into == plan_.chip->input.get() ? 0 : plan_.input.bytes());
       list.pack(host);
       return place_.chip->to_chip(stream, into, host, list.bytes());
     }
@@ -87,9 +88,9 @@ Status Collective::pack_on_chip() {
     return status;
   };
   if (plan_.opcode == DICOMM_BROADCAST && !plan_.input.empty()) DICOMM_TRY(join_buffers(stream));
-  DICOMM_TRY(pack(plan_.input, plan_.chip.input.get()));
-  DICOMM_TRY(pack(plan_.output, plan_.chip.output.get()));
-  if (!plan_.chip.input && !plan_.chip.output) return {};
+  DICOMM_TRY(pack(plan_.input, plan_.chip->input.get()));
+  DICOMM_TRY(pack(plan_.output, plan_.chip->output.get()));
+  if (!plan_.chip->input && !plan_.chip->output) return {};
   return place_.chip->follow(stream);
 }
 
@@ -107,10 +108,10 @@ Status Collective::join_buffers(Stream &stream) {
 }
 
 Status Collective::unpack_on_chip() {
-  const std::byte *from = plan_.chip.output.get();
+  const std::byte *from = plan_.chip->output.get();
   if (place_.chip->unified()) {
     plan_.output.unpack(from);
-    plan_.chip.output = {};
+    plan_.chip->output = {};
     return {};
   }
   Stream &stream = place_.lane->stream();
@@ -121,7 +122,7 @@ Status Collective::unpack_on_chip() {
     });
     DICOMM_TRY(status);
   } else {
-    DICOMM_TRY(place_.chip->to_host(stream, plan_.chip.carried.get() + plan_.input.bytes(), from,
+    DICOMM_TRY(place_.chip->to_host(stream, plan_.chip->carried.get() + plan_.input.bytes(), from,
                                     plan_.output.bytes()));
   }
   DICOMM_TRY(place_.chip->watch(chip_tasks_.back(), stream));
@@ -222,7 +223,7 @@ void Collective::on_chip_done(ChipTask &task, const Status &status) {
     return called && !told.ok() ? blame_library(told) : ended(task.index, told, -1);
   }
   if (!status.ok()) return place_.owner.on_collective_failed(describe(status));
-  if (!plan_.on_chip) plan_.output.unpack(plan_.chip.carried.get() + plan_.input.bytes());
+  if (!plan_.on_chip) plan_.output.unpack(plan_.chip->carried.get() + plan_.input.bytes());
   release_memory();
   place_.engine.complete(*this, {});
 }

@@ -10,10 +10,12 @@ namespace dicomm {
 Program::Program() = default;
 Program::~Program() = default;
 
-std::shared_ptr<const Program> Program::compile(const Algorithm &algorithm, Schedule schedule) {
+std::shared_ptr<const Program> Program::compile(const Algorithm &algorithm, Schedule schedule,
+                                                bool in_arena) {
   auto program = std::make_shared<Program>();
   Program &p = *program;
   p.algorithm = &algorithm;
+  p.in_arena = in_arena;
   p.schedule = std::move(schedule);
   const auto &steps = p.schedule.steps;
   const size_t n = steps.size();

@@ -20,6 +20,7 @@ struct Program {
   std::vector<uint32_t> missing;  // per step: how many steps it waits for
   Schedule::Dependents dependents;
   std::vector<uint32_t> slot;     // per step: which of the sends, receives or tasks of the chip it is
+  bool in_arena = false;          // its small messages go through the arena
   std::vector<uint64_t> ordinal;  // per step: how many sends to (receives from) this peer come before it
   uint32_t sends = 0;
   uint32_t receives = 0;
@@ -28,7 +29,8 @@ struct Program {
 
   Program();
   ~Program();
-  static std::shared_ptr<const Program> compile(const Algorithm &algorithm, Schedule schedule);
+  static std::shared_ptr<const Program> compile(const Algorithm &algorithm, Schedule schedule,
+                                                bool in_arena = false);
 };
 
 // Safe from any thread.

@@ -83,6 +83,7 @@ class Channel {
   std::vector<Link *> links;       // by rank; null until first used
   std::vector<Early> early;
   std::set<int> left;  // ranks that closed the communicator
+  UniqueFd shared;     // what a peer has shared, until the owner takes it
 
  private:
   std::map<int, std::deque<RecvTask *>> posted_;  // by source

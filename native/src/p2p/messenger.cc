@@ -176,6 +176,16 @@ void Messenger::notify(Channel &channel, int rank, Wire wire, const std::string 
   transmit(link(channel, rank), wire, text.substr(0, kMaxText));
 }
 
+Status Messenger::share(Channel &channel, int rank, int fd) {
+  const Link &to = link(channel, rank);
+  if (to.endpoint == nullptr) return to.gone;
+  DICOMM_TRY(to.endpoint->hand_over(fd));
+  Wire wire;
+  wire.type = MessageType::share;
+  notify(channel, rank, wire);
+  return {};
+}
+
 Arrival *Messenger::arrival(Link &link) {
   if (free_arrivals_.empty()) {
     arrivals_.push_back(std::make_unique<Arrival>());
@@ -242,7 +252,7 @@ Incoming *Messenger::on_header(Endpoint &from, const Header &header, size_t size
         return nullptr;
     }
   }
-  if (wire.type < MessageType::eager || wire.type > MessageType::probe || size > kMaxText) return nullptr;
+  if (wire.type < MessageType::eager || wire.type > MessageType::wake || size > kMaxText) return nullptr;
   if (size > 0 && wire.type != MessageType::fail) return nullptr;
   Arrival *into = arrival(link);
   into->text.resize(size);
@@ -282,6 +292,7 @@ void Messenger::on_control(Link &link, const Wire &wire, const std::string &text
       break;
   }
   if (wire.type == MessageType::withdraw && wire.count != 0) return on_withdraw(link, wire);
+  UniqueFd handed = wire.type == MessageType::share ? link.endpoint->take_handed() : UniqueFd();
   Channel *channel = nullptr;
   switch (find_channel(wire, link, channel)) {
     case Lookup::refused:
@@ -293,6 +304,10 @@ void Messenger::on_control(Link &link, const Wire &wire, const std::string &text
   }
   if (wire.type == MessageType::rts) return on_offer(*channel, link, wire);
   if (wire.type == MessageType::withdraw) return channel->withdraw(link, wire.id);
+  if (wire.type == MessageType::share) {
+    channel->shared = std::move(handed);
+    return;
+  }
   if (channel->owner != nullptr) return deliver(*channel, static_cast<int>(wire.source), wire, text);
   if (channel->early.size() < kEarlyMessages) channel->early.push_back({&link, wire, text});
 }

@@ -72,6 +72,10 @@ class Messenger final : public Sink {
 
   // Control messages. Text goes along as payload. Dropped silently when the peer is gone.
   void notify(Channel &channel, int rank, Wire wire, const std::string &text = {});
+  // Gives the rank a descriptor, which it finds in its Channel::shared. The link must be connected.
+  Status share(Channel &channel, int rank, int fd);
+  // Why nothing comes from a rank in Channel::left.
+  static Status has_left(const Channel &channel, int rank);
   // The link to a rank, connecting it if need be.
   Link &link(Channel &channel, int rank);
 

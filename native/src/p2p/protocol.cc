@@ -8,19 +8,15 @@
 
 namespace dicomm {
 
-namespace {
-
-Status left(const Channel &channel, int rank) {
+Status Messenger::has_left(const Channel &channel, int rank) {
   return Status::make(DICOMM_PEER_LOST, "rank ", rank, " (", channel.peers[static_cast<size_t>(rank)].host,
                       ") has closed the communicator and takes no part");
 }
 
-}  // namespace
-
 std::optional<Status> Messenger::send(Channel &channel, SendTask &task) {
   Link &to = link(channel, task.peer);
   if (to.endpoint == nullptr) return to.gone;
-  if (channel.left.contains(task.peer)) return left(channel, task.peer);
+  if (channel.left.contains(task.peer)) return has_left(channel, task.peer);
   Wire wire;
   wire.set(task.fingerprint);
   wire.set(task.key);
@@ -75,7 +71,7 @@ std::optional<Status> Messenger::receive(Channel &channel, RecvTask &task) {
     if (from.endpoint != nullptr && !channel.left.contains(task.peer)) return std::nullopt;
     channel.remove(task);
     task.state = RecvTask::State::done;
-    return from.endpoint == nullptr ? from.gone : left(channel, task.peer);
+    return from.endpoint == nullptr ? from.gone : has_left(channel, task.peer);
   }
   auto message = channel.post(task);
   return message ? claim(task, std::move(message)) : std::nullopt;

@@ -23,6 +23,8 @@ enum class MessageType : uint8_t {
   bye,        // this rank left the communicator
   fail,       // the communicator failed; `id`: dicomm_status, payload: text
   probe,      // "I wait for you in collective `seq`; this is what I called"
+  share,      // the descriptor that was handed over before it is of the communicator's arena
+  wake,       // look again: the arena has changed
 };
 
 // Selects the messages a receive takes, beside the sender. Collectives match by (seq, step ordinal).

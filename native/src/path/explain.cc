@@ -7,6 +7,7 @@
 
 #include "base/names.h"
 #include "base/operations.h"
+#include "coll/arena.h"
 #include "coll/through_host.h"
 #include "model/simulate.h"
 #include "path/libraries.h"
@@ -31,6 +32,7 @@ Problem make_problem(const Question &question, const Topology &topology, const L
   }
   problem.on_chip =
       problem.op != DICOMM_BARRIER && topology.ranks[static_cast<size_t>(rank)].chip.vendor != "cpu";
+  problem.arena = fits_arena(topology);
   problem.libraries = libraries.use(problem, question.accumulation, question.reduce);
   problem.count = question.count;
   const uint64_t n = static_cast<uint64_t>(question.size);
@@ -154,6 +156,9 @@ std::string explain(const Rules &rules, const Question &question, const Topology
   Schedule schedule = rule.algorithm->build(problem, topology);
   const bool through_host = problem.on_chip && !schedule.on_chip;
   if (through_host) schedule = coll::through_host(problem, std::move(schedule));
+  if (uses_arena(*rule.algorithm, problem))
+    out << "  messages of up to " << most_in_arena(problem.size)
+        << " bytes go through memory that all ranks share\n";
   const Totals totals = add_up(problem, schedule);
   out << islands_text(topology) << "  rounds: " << rounds_text(*rule.algorithm, question, topology) << '\n'
       << "  rank " << problem.rank << ": sends " << totals.messages << " messages, " << totals.sent

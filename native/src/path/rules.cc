@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/names.h"
+#include "coll/arena.h"
 #include "path/words.h"
 
 namespace dicomm {
@@ -20,8 +21,9 @@ constexpr uint64_t M = uint64_t{1} << 20;
 // Small messages cost rounds, large ones bytes. Between hosts both cost most: several ranks per host make
 // their host's part of the way together. Dtypes that accumulate in a wider type keep to the algorithms that
 // move raw inputs: partial results would travel at two or four times the size. Rows of a library apply where
-// one, or one per island, knows the operation. Only the first matching row of an op counts; the last one
-// covers everything.
+// one, or one per island, knows the operation. Rows of the arena apply where the ranks have one: there a
+// round costs a rank one write, however many read it. Only the first matching row of an op counts; the last
+// one covers everything.
 struct BuiltIn {
   dicomm_opcode op;
   uint64_t max_bytes;
@@ -30,6 +32,7 @@ struct BuiltIn {
   const char *algorithm;
   int min_hosts = 1;
   uint64_t min_bytes = 0;
+  bool arena = false;
 };
 
 // Below this, starting copies from and to a chip for each step of a library's costs more than it saves.
@@ -52,12 +55,14 @@ constexpr BuiltIn kBuiltIn[] = {
     {DICOMM_REDUCE_SCATTER, kAnyBytes, kAnySize, false, "islands", 1, kIslands},
 
     {DICOMM_BARRIER, kAnyBytes, kAnySize, false, "leaders", 2},
+    {DICOMM_BARRIER, kAnyBytes, kAnySize, false, "direct", 1, 0, true},
     {DICOMM_BARRIER, kAnyBytes, kAnySize, false, "dissemination"},
 
     {DICOMM_BROADCAST, 64 * K, kAnySize, false, "leaders", 2},
     {DICOMM_BROADCAST, kAnyBytes, 32, false, "two_level", 2},
     {DICOMM_BROADCAST, 1 * M, kAnySize, false, "leaders", 2},
     {DICOMM_BROADCAST, kAnyBytes, kAnySize, false, "two_level", 2},
+    {DICOMM_BROADCAST, 16 * K, kAnySize, false, "direct", 1, 0, true},
     {DICOMM_BROADCAST, 64 * K, kAnySize, false, "binomial"},
     {DICOMM_BROADCAST, kAnyBytes, 2, false, "binomial"},
     {DICOMM_BROADCAST, kAnyBytes, 32, false, "scatter_allgather"},
@@ -68,6 +73,8 @@ constexpr BuiltIn kBuiltIn[] = {
     {DICOMM_ALLREDUCE, kAnyBytes, 32, false, "two_level", 2},
     {DICOMM_ALLREDUCE, 1 * M, kAnySize, false, "leaders", 2},
     {DICOMM_ALLREDUCE, kAnyBytes, kAnySize, false, "two_level", 2},
+    {DICOMM_ALLREDUCE, 16 * K, 4, false, "gather_all", 1, 0, true},
+    {DICOMM_ALLREDUCE, 2 * K, kAnySize, false, "gather_all", 1, 0, true},
     {DICOMM_ALLREDUCE, 4 * K, 4, false, "gather_all"},
     {DICOMM_ALLREDUCE, 16 * K, 8, true, "gather_all"},
     {DICOMM_ALLREDUCE, kAnyBytes, 32, true, "direct"},
@@ -80,6 +87,8 @@ constexpr BuiltIn kBuiltIn[] = {
     {DICOMM_REDUCE, kAnyBytes, 32, false, "two_level", 2},
     {DICOMM_REDUCE, 1 * M, kAnySize, false, "leaders", 2},
     {DICOMM_REDUCE, kAnyBytes, kAnySize, false, "two_level", 2},
+    {DICOMM_REDUCE, 16 * K, 4, false, "gather_all", 1, 0, true},
+    {DICOMM_REDUCE, 2 * K, kAnySize, false, "gather_all", 1, 0, true},
     {DICOMM_REDUCE, 64 * K, kAnySize, false, "binomial"},
     {DICOMM_REDUCE, kAnyBytes, 32, false, "direct"},
     {DICOMM_REDUCE, 4 * M, kAnySize, false, "binomial"},
@@ -89,6 +98,7 @@ constexpr BuiltIn kBuiltIn[] = {
     {DICOMM_ALLGATHER, kAnyBytes, 32, false, "two_level", 2},
     {DICOMM_ALLGATHER, 1 * M, kAnySize, false, "leaders", 2},
     {DICOMM_ALLGATHER, kAnyBytes, kAnySize, false, "two_level", 2},
+    {DICOMM_ALLGATHER, 64 * K, kAnySize, false, "direct", 1, 0, true},
     {DICOMM_ALLGATHER, kAnyBytes, 8, false, "direct"},
     {DICOMM_ALLGATHER, 64 * K, kAnySize, false, "bruck"},
     {DICOMM_ALLGATHER, kAnyBytes, 32, false, "direct"},
@@ -105,10 +115,12 @@ constexpr BuiltIn kBuiltIn[] = {
     {DICOMM_ALLTOALL, kAnyBytes, 16, false, "direct"},
     {DICOMM_ALLTOALL, kAnyBytes, kAnySize, false, "pairwise"},
 
+    {DICOMM_GATHER, 64 * K, kAnySize, false, "direct", 1, 0, true},
     {DICOMM_GATHER, kAnyBytes, 8, false, "direct"},
     {DICOMM_GATHER, 64 * K, kAnySize, false, "binomial"},
     {DICOMM_GATHER, kAnyBytes, kAnySize, false, "direct"},
 
+    {DICOMM_SCATTER, 64 * K, kAnySize, false, "direct", 1, 0, true},
     {DICOMM_SCATTER, kAnyBytes, 8, false, "direct"},
     {DICOMM_SCATTER, 64 * K, kAnySize, false, "binomial"},
     {DICOMM_SCATTER, kAnyBytes, kAnySize, false, "direct"},
@@ -206,7 +218,7 @@ bool covers(const Rule &rule, const Problem &problem, int hosts) {
   const uint64_t bytes = problem.bytes();
   return rule.op == problem.op && rule.min_bytes <= bytes && bytes <= rule.max_bytes &&
          rule.min_size <= problem.size && problem.size <= rule.max_size &&
-         (!rule.widened_only || problem.widened) &&
+         (!rule.widened_only || problem.widened) && (!rule.arena || problem.arena) &&
          (rule.min_hosts == 1 || (rule.min_hosts <= hosts && (hosts < problem.size || problem.wire))) &&
          rule.algorithm->fits(problem);
 }
@@ -221,6 +233,7 @@ Rules::Rules() {
     rule.max_bytes = row.max_bytes;
     rule.max_size = row.max_size;
     rule.widened_only = row.widened_only;
+    rule.arena = row.arena;
     rule.min_hosts = row.min_hosts;
     rule.algorithm = find_algorithm(row.op, row.algorithm);
     rule.origin = "built in";
@@ -256,7 +269,8 @@ const Rule &Rules::choose(const Problem &problem, const Topology &topology) cons
 std::string Rules::table() const {
   std::ostringstream out;
   out << "The first row that matches wins. bytes: the largest buffer that is equal on all ranks.\n"
-      << "hosts: rows with a number apply where some host has several ranks.\n"
+      << "hosts: rows with a number apply where some host has several ranks, those with 'arena' where up to "
+      << kMostInArena << " ranks\non one host share memory for small messages.\n"
       << std::left << std::setw(16) << "op" << std::setw(16) << "bytes" << std::setw(10) << "ranks"
       << std::setw(8) << "hosts" << std::setw(10) << "dtypes" << std::setw(19) << "algorithm" << std::setw(10)
       << "origin"
@@ -264,9 +278,10 @@ std::string Rules::table() const {
   for (const Rule &rule : rules_) {
     out << std::setw(16) << opcode_name(rule.op) << std::setw(16)
         << byte_range(rule.min_bytes, rule.max_bytes) << std::setw(10)
-        << size_range(rule.min_size, rule.max_size) << std::setw(8) << size_range(rule.min_hosts, kAnySize)
-        << std::setw(10) << (rule.widened_only ? "8/16-bit" : "all") << std::setw(19) << rule.algorithm->name
-        << std::setw(10) << rule.origin << rule.algorithm->summary << '\n';
+        << size_range(rule.min_size, rule.max_size) << std::setw(8)
+        << (rule.arena ? "arena" : size_range(rule.min_hosts, kAnySize)) << std::setw(10)
+        << (rule.widened_only ? "8/16-bit" : "all") << std::setw(19) << rule.algorithm->name << std::setw(10)
+        << rule.origin << rule.algorithm->summary << '\n';
   }
   return out.str();
 }

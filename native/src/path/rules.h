@@ -21,6 +21,7 @@ struct Rule {
   bool widened_only = false;                       // only dtypes that accumulate in a wider type
   // > 1: only where there are as many hosts and one of them has several ranks.
   int min_hosts = 1;
+  bool arena = false;  // only where the ranks have one
   const Algorithm *algorithm = nullptr;
   std::string origin;  // "built in", "user"
 };

@@ -115,6 +115,12 @@ std::string place_of(const PeerAddress &peer) {
   return place.empty() ? concat("host ", peer.host) : concat("shm ", place);
 }
 
+bool share_memory(const std::vector<PeerAddress> &peers) {
+  return std::ranges::all_of(peers, [&](const PeerAddress &peer) {
+    return peer.address.starts_with("shm ") && place_of(peer) == place_of(peers.front());
+  });
+}
+
 std::vector<std::string> transport_names() { return {"loopback", "shm", "rdma", "tcp"}; }
 
 }  // namespace dicomm

@@ -41,6 +41,8 @@ Transport *choose_transport(const Transports &transports, const PeerAddress &pee
 // Equal for two processes that can share memory: their place for shm, or the name of their host where one of
 // them does not offer shm.
 std::string place_of(const PeerAddress &peer);
+// Does every one of them reach every other through shared memory first?
+bool share_memory(const std::vector<PeerAddress> &peers);
 // Names of what make_transports can make, for dicomm_build_info.
 std::vector<std::string> transport_names();
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/unique_fd.h"
 #include "progress/reactor.h"
 
 namespace dicomm {
@@ -111,6 +112,14 @@ class Endpoint {
   // else: on return nothing writes to it any more, but for a chip's own copies that were started. What still
   // comes of the payload is dropped; on_payload follows as ever.
   virtual void revoke(Incoming &into) { into.data = nullptr; }
+
+  // Gives the peer a descriptor of its own for what `fd` names, ahead of every message sent from now on. Not
+  // before the endpoint is connected; NOT_SUPPORTED where processes cannot share descriptors.
+  virtual Status hand_over(int /*fd*/) {
+    return Status::make(DICOMM_NOT_SUPPORTED, "descriptors cannot be handed over on this path");
+  }
+  // The oldest descriptor that the peer has handed over and nobody has taken; invalid when there is none.
+  virtual UniqueFd take_handed() { return {}; }
 
   void *user = nullptr;  // the sink's own
 };

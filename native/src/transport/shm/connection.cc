@@ -9,12 +9,22 @@
 namespace dicomm {
 namespace {
 
-// A message of one byte with room for one descriptor beside it.
+// A message of a few bytes with room for one descriptor beside it.
 struct OneDescriptor {
-  std::byte byte{};
-  iovec iov{&byte, 1};
+  explicit OneDescriptor(size_t bytes) { iov.iov_len = bytes; }
+  std::array<std::byte, 64> data{};
+  iovec iov{data.data(), 0};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{nullptr, 0, &iov, 1, control, sizeof(control), 0};
+
+  // What came with the bytes that were read.
+  UniqueFd descriptor() {
+    const cmsghdr *header = CMSG_FIRSTHDR(&message);
+    if (header == nullptr || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) return {};
+    int fd = -1;
+    std::memcpy(&fd, CMSG_DATA(header), sizeof(fd));
+    return UniqueFd(fd);
+  }
 };
 
 }  // namespace
@@ -32,7 +42,7 @@ Status ShmConnection::open() {
   side_ = shared_.options.self.id < owner_.endpoint().peer() ? 0 : 1;
   if (side_ == 0) {
     DICOMM_TRY(segment_.create());
-    DICOMM_TRY(share_segment());
+    DICOMM_TRY(hand_over(segment_.fd()));
     begin();
   }
   return shared_.reactor.add(fd_.get(), EPOLLIN, this);
@@ -57,28 +67,48 @@ void ShmConnection::after_fork() {
   segment_.close_fd();
 }
 
-Status ShmConnection::share_segment() {
-  OneDescriptor one;
+Status ShmConnection::hand_over(int fd) {
+  OneDescriptor one(1);
   cmsghdr *header = CMSG_FIRSTHDR(&one.message);
   header->cmsg_level = SOL_SOCKET;
   header->cmsg_type = SCM_RIGHTS;
   header->cmsg_len = CMSG_LEN(sizeof(int));
-  const int fd = segment_.fd();
   std::memcpy(CMSG_DATA(header), &fd, sizeof(fd));
-  if (::sendmsg(fd_.get(), &one.message, MSG_NOSIGNAL) == 1) return {};
-  return Status::from_errno(errno, "cannot hand over shared memory");
+  if (::sendmsg(fd_.get(), &one.message, MSG_NOSIGNAL | MSG_DONTWAIT) == 1) return {};
+  return Status::from_errno(errno, "cannot hand over a descriptor");
+}
+
+UniqueFd ShmConnection::take_handed() {
+  // It was sent before the message that tells of it, which may have overtaken it in the ring.
+  if (handed_.empty() && ready_ && fd_.valid()) read_socket();
+  if (handed_.empty()) return {};
+  UniqueFd fd = std::move(handed_.front());
+  handed_.pop_front();
+  return fd;
+}
+
+// Bells and descriptors, as many as there are. False: the peer's end is closed.
+bool ShmConnection::read_socket() {
+  while (!closed_socket_) {
+    OneDescriptor some(64);
+    const ssize_t n = ::recvmsg(fd_.get(), &some.message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) return true;
+    closed_socket_ = n <= 0;
+    if (UniqueFd fd = some.descriptor(); n > 0 && fd.valid() && handed_.size() < kMostHanded)
+      handed_.push_back(std::move(fd));
+  }
+  return false;
 }
 
 Status ShmConnection::take_segment() {
-  OneDescriptor one;
+  OneDescriptor one(1);
   const ssize_t n = ::recvmsg(fd_.get(), &one.message, MSG_CMSG_CLOEXEC);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return {};
-  const cmsghdr *header = n == 1 ? CMSG_FIRSTHDR(&one.message) : nullptr;
-  if (header == nullptr || header->cmsg_type != SCM_RIGHTS)
+  UniqueFd fd = n == 1 ? one.descriptor() : UniqueFd();
+  if (!fd.valid())
     return Status::make(DICOMM_PEER_LOST, "its process ended before it had shared memory with this one");
-  int fd = -1;
-  std::memcpy(&fd, CMSG_DATA(header), sizeof(fd));
-  DICOMM_TRY(segment_.adopt(UniqueFd(fd)));
+  DICOMM_TRY(segment_.adopt(std::move(fd)));
   begin();
   return {};
 }
@@ -100,10 +130,7 @@ void ShmConnection::on_ready(uint32_t) {
     if (const Status status = take_segment(); !status.ok()) return fail(status);
     if (!ready_) return;
   }
-  std::array<std::byte, 64> bells;
-  const ssize_t n = ::recv(fd_.get(), bells.data(), bells.size(), MSG_DONTWAIT);
-  const bool ended = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
-  closed_socket_ = ended;
+  const bool ended = !read_socket();
   poll();
   if (ended && fd_.valid()) end_of_stream();
 }

@@ -1,7 +1,8 @@
 // A shm connection: messages through shared memory; see transport/stream/connection.h.
 //
 // The socket on which the two met carries the segment (from the side of the smaller id), then single bytes
-// that wake a sleeping side, and by its end tells at once that the other process is gone.
+// that wake a sleeping side or come with a descriptor that is handed over, and by its end tells at once that
+// the other process is gone.
 //
 // A ring carries frames, one after another. Each begins with a u64, the payload's size, and the 64 bytes of
 // the header.
@@ -17,6 +18,7 @@
 #pragma once
 
 #include <array>
+#include <deque>
 #include <vector>
 
 #include "transport/shm/segment.h"
@@ -37,6 +39,8 @@ class ShmConnection final : public MessageConnection, private Poller {
   Canceled cancel(Outgoing &message) override;
   uint64_t queued_bytes() const override { return 0; }  // one connection per peer: there is nothing to choose
   void say_goodbye() override;
+  Status hand_over(int fd) override;
+  UniqueFd take_handed() override;
   bool watch() override { return false; }  // the kernel ends the socket with the peer's process
   void on_ready(uint32_t events) override;
 
@@ -52,9 +56,9 @@ class ShmConnection final : public MessageConnection, private Poller {
   void disarm() override;
   bool meets_on(int core) override;
 
-  Status share_segment();
   Status take_segment();
   void begin();
+  bool read_socket();
 
   // connection_write.cc
   bool idle() const { return current_ == nullptr && rest_.empty() && control_.empty() && bulk_.empty(); }
@@ -89,12 +93,14 @@ class ShmConnection final : public MessageConnection, private Poller {
   static constexpr uint64_t kGoodbye = ~uint64_t{0};
   static constexpr size_t kFrameHead = sizeof(uint64_t) + kHeaderBytes;
   static constexpr size_t kBudget = size_t{4} << 20;
+  static constexpr size_t kMostHanded = 64;  // that nobody has taken yet
 
   UniqueFd fd_;
   Segment segment_;
   int side_ = 0;  // ours in the segment
   bool ready_ = false;
-  bool closed_socket_ = false;  // the peer's end
+  bool closed_socket_ = false;   // the peer's end
+  std::deque<UniqueFd> handed_;  // by the peer
   bool polling_ = false;
 
   Outgoing *current_ = nullptr;  // partly written

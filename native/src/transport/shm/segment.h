@@ -1,7 +1,6 @@
 // Segment: the memory two processes share for one connection: a ring of bytes each way, and a table of
 // messages that the reader fetches from the writer's own memory.
 //
-// A memfd that only the two hold: nothing has a name, nothing is left behind, /dev/shm is not used.
 // What the other process writes here is checked before it is used.
 #pragma once
 
@@ -9,8 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/error.h"
-#include "base/unique_fd.h"
+#include "base/shared_memory.h"
 
 namespace dicomm {
 
@@ -53,23 +51,18 @@ struct SharedHeader {
 
 class Segment {
  public:
-  Segment() = default;
-  Segment(const Segment &) = delete;
-  ~Segment() { unmap(); }
   Status create();
   // Maps what the peer has made; PROTOCOL when it is not that.
   Status adopt(UniqueFd fd);
   void unmap();
   bool mapped() const { return header_ != nullptr; }
-  int fd() const { return fd_.get(); }
-  void close_fd() { fd_.reset(); }  // once both sides have mapped it
+  int fd() const { return memory_.fd(); }
+  void close_fd() { memory_.close_fd(); }  // once both sides have mapped it
   SharedHeader *operator->() const { return header_; }
   std::byte *ring(int side) const;
 
  private:
-  Status map();
-
-  UniqueFd fd_;
+  SharedMemory memory_;
   SharedHeader *header_ = nullptr;
 };
 

@@ -42,6 +42,10 @@ class Connection : public FdHandler {
   virtual void flush() = 0;  // from inside dispatch only
   virtual Canceled cancel(Outgoing &message) = 0;
   virtual void revoke(Incoming &into) { into.data = nullptr; }  // as Endpoint::revoke
+  virtual Status hand_over(int /*fd*/) {  // as Endpoint's
+    return Status::make(DICOMM_NOT_SUPPORTED, "descriptors cannot be handed over on this path");
+  }
+  virtual UniqueFd take_handed() { return {}; }
   virtual uint64_t queued_bytes() const = 0;
   // Behind what is queued. The connection ends when the peer hangs up.
   virtual void say_goodbye() = 0;

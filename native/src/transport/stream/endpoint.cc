@@ -148,6 +148,15 @@ void StreamEndpoint::revoke(Incoming &into) {
   into.data = nullptr;
 }
 
+Status StreamEndpoint::hand_over(int fd) {
+  if (state_ == State::connected) return connections_[0]->hand_over(fd);
+  return Status::make(DICOMM_CONNECT_FAILED, peer_name(), " is not connected");
+}
+
+UniqueFd StreamEndpoint::take_handed() {
+  return state_ == State::connected ? connections_[0]->take_handed() : UniqueFd();
+}
+
 const char *StreamEndpoint::path() const {
   const char *of_connection = state_ == State::connected ? connections_[0]->path() : nullptr;
   return of_connection != nullptr ? of_connection : shared_.path;

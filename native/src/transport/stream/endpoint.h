@@ -65,6 +65,8 @@ class StreamEndpoint final : public Endpoint, private Connection::Owner, private
   Sent send(Outgoing &message) override;
   bool cancel(Outgoing &message) override;
   void revoke(Incoming &into) override;
+  Status hand_over(int fd) override;
+  UniqueFd take_handed() override;
 
  private:
   Endpoint &endpoint() override { return *this; }

@@ -1,0 +1,13 @@
+#include "coll/arena.h"
+
+#include <algorithm>
+
+namespace dicomm {
+
+bool fits_arena(const Topology &topology) {
+  const bool few = topology.size() > 1 && topology.size() <= kMostInArena;
+  return few && topology.hosts() == 1 &&
+         std::ranges::all_of(topology.ranks, [](const RankInfo &rank) { return rank.chip.vendor == "cpu"; });
+}
+
+}  // namespace dicomm
