@@ -28,19 +28,3 @@ static dicomm_status dicomm_py_start(dicomm_comm *comm, const dicomm_op *rare, i
   *request = NULL;
   return dicomm_start(comm, &op, request);
 }
-
-/* Starts and waits. OK: done and freed, *info tells of it. Else *request is NULL when it could not be
- * started, or the caller's: still going on, or failed. */
-static dicomm_status dicomm_py_run(dicomm_comm *comm, const dicomm_op *rare, int32_t opcode, int32_t dtype,
-                                   int32_t reduce, int32_t peer, uint64_t tag, int64_t timeout_ns, void *send,
-                                   int64_t nsend, void *recv, int64_t nrecv, int64_t wait_ns,
-                                   dicomm_request_info *info, dicomm_request **request) {
-  dicomm_status status = dicomm_py_start(comm, rare, opcode, dtype, reduce, peer, tag, timeout_ns, send,
-                                         nsend, recv, nrecv, request);
-  if (status != DICOMM_OK) return status;
-  status = dicomm_request_wait(*request, wait_ns);
-  if (status != DICOMM_OK) return status;
-  dicomm_request_get_info(*request, info);
-  dicomm_request_free(*request);
-  return status;
-}

@@ -1,4 +1,4 @@
-"""The raw layer: the only module that touches `ffi` and `lib`.
+"""The raw layer: the only module that touches `ffi`, `lib` and `_entry`.
 
 Everything here is a thin, one-to-one use of dicomm.h. `check` turns a status into an exception.
 """
@@ -12,6 +12,7 @@ from dicomm import errors
 
 try:
     from dicomm._cffi import ffi, lib
+    from dicomm._entry import run as run
 except ImportError as error:
     raise ImportError(
         f"dicomm's native module cannot be loaded ({error}). It is compiled when dicomm is installed: run "
@@ -113,6 +114,16 @@ def text(function, *arguments) -> str:
         if length < capacity:
             return ffi.buffer(buffer, length)[:].decode("utf-8", "replace")
         capacity = length + 1
+
+
+def address(pointer) -> int:
+    """Of cdata, as `run` takes it."""
+    return int(ffi.cast("intptr_t", pointer))
+
+
+def request_at(address: int):
+    """The dicomm_request * that `run` returned."""
+    return ffi.cast("dicomm_request *", address)
 
 
 def build_info() -> dict:

@@ -60,8 +60,7 @@ class Operations(Starter):
         self, buffer: Buffer, source: int = ANY_SOURCE, tag: int = 0, timeout: float | None = None
     ) -> Received:
         """Receives a message; see irecv."""
-        done = self._run(_RECV, None, buffer, source, None, timeout, tag)
-        return Received(done.source, done.bytes)
+        return Received(*self._run(_RECV, None, buffer, source, None, timeout, tag))
 
     # ---- one buffer, every rank --------------------------------------------------------------------
 

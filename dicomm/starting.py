@@ -17,11 +17,13 @@ from dicomm.request import SIGNAL_CHECK, Request
 
 _OP_NAMES = {code: name.lower() for name, code in OPCODES.items()}
 _REDUCE_CODES = {name.lower(): code for name, code in REDUCES.items()}
-_BROADCAST, _PREMUL_SUM = OPCODES["BROADCAST"], REDUCES["PREMUL_SUM"]
+_PLAIN_REDUCES = {name: code for name, code in _REDUCE_CODES.items() if name != "premul_sum"}
+_RECV, _BROADCAST = OPCODES["RECV"], OPCODES["BROADCAST"]
 _NULL = ffi.NULL
-_start, _run, _new = lib.dicomm_py_start, lib.dicomm_py_run, ffi.new
+_start, _run, _new = lib.dicomm_py_start, _native.run, ffi.new
 _LISTS = (list, tuple)
 _NOTHING: View = (_native.DTYPES["UINT8"], _NULL, -1, None, None)
+_NO_RECEIVE = (-1, 0)
 _FIRST_SWEEP = 64
 TAG_LIMIT = 2**62  # tags from here on carry objects
 
@@ -36,13 +38,10 @@ class Rare(NamedTuple):
 
 
 class _Out(threading.local):
-    """Where the native side puts a new request or what it was, used anew for every call of a thread."""
+    """Where the native side puts a new request, used anew for every call of a thread."""
 
     def __init__(self) -> None:
         self.request = _new("dicomm_request **")
-        self.info = _new("dicomm_request_info *")
-        self.info.size = ffi.sizeof("dicomm_request_info")
-        self.both = self.info, self.request
 
 
 _out = _Out()
@@ -51,13 +50,14 @@ _out = _Out()
 class Starter:
     """A communicator as far as starting operations goes. Subclasses set the attributes.
 
-    _handle is the native communicator, None once closed.
+    _handle is the native communicator, None once closed; _address the same as a number, 0 once closed.
     """
 
     rank: int
     size: int
     name: str
     _handle: Any
+    _address: int
 
     def __init__(self) -> None:
         self._inflight: set[Request] = set()
@@ -94,18 +94,28 @@ class Starter:
         timeout: float | None = None,
         tag: int = 0,
         rare: Rare | None = None,
-    ) -> Any:
-        """Starts an operation and waits for it, without making a Request unless that takes long. Returns
-        something with .source and .bytes, to be read before the next operation."""
-        arguments, keep = self._arguments(opcode, send, recv, peer, op, timeout, tag, rare)
-        info, out = _out.both
-        if _run(*arguments, SIGNAL_CHECK, info, out) == OK:
-            return info
-        if out[0] == _NULL:
+    ) -> tuple[int, int]:
+        """Starts an operation and waits for it, without making a Request unless that takes long. Returns the
+        sender and the bytes that a receive has got."""
+        done: bool | tuple[int, int] | int | None = False
+        if rare is None and timeout is None:
+            reduce = 0 if op is None else _PLAIN_REDUCES.get(op, -1) if isinstance(op, str) else -1
+            done = _run(
+                self._address, self.rank, self.size, opcode, send, recv, peer, reduce, tag, SIGNAL_CHECK
+            )
+        if done is True:
+            return _NO_RECEIVE
+        if done is None:
             raise _native.last_exception()
-        request = Request(self._inflight, out[0], keep)
+        if isinstance(done, tuple):
+            return done
+        if done is False:
+            request = self._begin(opcode, send, recv, peer, op, timeout, tag, rare)
+        else:
+            keep = [ffi.from_buffer(buffer) for buffer in (send, recv) if buffer is not None]
+            request = Request(self._inflight, _native.request_at(done), keep)
         request.wait()
-        return request
+        return (request.source, request.bytes) if opcode == _RECV else _NO_RECEIVE
 
     def _sweep(self) -> None:
         """Lets go of the buffers of completed operations whose Requests were dropped."""
