@@ -28,14 +28,16 @@ PyAPI_FUNC(void) PyBuffer_Release(Py_buffer *view);
 #define PyBUF_C_CONTIGUOUS (0x0020 | 0x0010 | 0x0008)
 #endif
 
-/* A struct format of one native element; 0: none that is plain. */
+/* A struct format of one native element; kNone: none that is plain. */
+enum { kNone = -1 };
+
 static int32_t dtype_of(const char *format, Py_ssize_t size) {
   static const int32_t of_signed[] = {DICOMM_INT8, DICOMM_INT16, DICOMM_INT32, DICOMM_INT64};
   static const int32_t of_unsigned[] = {DICOMM_UINT8, DICOMM_UINT16, DICOMM_UINT32, DICOMM_UINT64};
   const int width = size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : size == 8 ? 3 : -1;
-  if (format == NULL || width < 0) return 0;
+  if (format == NULL || width < 0) return kNone;
   if (strcmp(format, "Zf") == 0) return DICOMM_COMPLEX64;
-  if (format[0] == 0 || format[1] != 0) return 0;
+  if (format[0] == 0 || format[1] != 0) return kNone;
   if (strchr("bhilq", format[0]) != NULL) return of_signed[width];
   if (strchr("BHILQ", format[0]) != NULL) return of_unsigned[width];
   switch (format[0]) {
@@ -48,7 +50,7 @@ static int32_t dtype_of(const char *format, Py_ssize_t size) {
     case '?':
       return DICOMM_BOOL;
     default:
-      return 0;
+      return kNone;
   }
 }
 
@@ -57,7 +59,7 @@ static int view(PyObject *object, int writable, Py_buffer *held, dicomm_block *b
   const int flags = PyBUF_FORMAT | PyBUF_C_CONTIGUOUS | (writable ? PyBUF_WRITABLE : 0);
   if (!PyObject_GetBuffer(object, held, flags)) {
     const int32_t found = dtype_of(held->format, held->itemsize);
-    if (found != 0 && (*dtype == 0 || *dtype == found)) {
+    if (found != kNone && (*dtype == kNone || *dtype == found)) {
       *dtype = found;
       block->data = held->buf;
       block->count = held->len / held->itemsize;
@@ -84,7 +86,7 @@ static PyObject *run(PyObject *module, PyObject *const *arguments, Py_ssize_t co
   const long rank = PyLong_AsLong(arguments[1]), size = PyLong_AsLong(arguments[2]);
   const long peer = PyLong_AsLong(arguments[6]), reduce = PyLong_AsLong(arguments[7]);
   const long long tag = PyLong_AsLongLong(arguments[8]), wait_ns = PyLong_AsLongLong(arguments[9]);
-  dicomm_op op = {.size = sizeof op, .opcode = (int32_t)PyLong_AsLong(arguments[3])};
+  dicomm_op op = {.size = sizeof op, .opcode = (int32_t)PyLong_AsLong(arguments[3]), .dtype = kNone};
   if (PyErr_Occurred() || comm == NULL || reduce < 0 || tag < 0 || peer < -1 || peer >= size) {
     PyErr_Clear();
     Py_RETURN_FALSE;

@@ -109,9 +109,10 @@ class Communicator(ObjectOperations):
     def stats(self) -> dict[str, Any]:
         """Counters. "peers": messages and bytes each way, per peer, with the path they took. "ccl": what went
         to the library of the rank's island, calls and the bytes of the rank's larger buffer in each; None
-        where it has none. "arena": operations that used the memory which the ranks of one host share, and the
-        bytes written and read there; None without such memory. "context": what the process counts for all its communicators, such as "chip", the
-        bytes copied from and to the chip's memory (None without a chip)."""
+        where it has none. "arena": operations that used the memory which the ranks of one host share, and
+        the bytes written and read there; None without such memory. "context": what the process counts for
+        all its communicators, such as "chip", the bytes copied from and to the chip's memory (None without
+        a chip)."""
         info = self._info() | {"context": self._context.info()}
         del info["topology"]
         return info

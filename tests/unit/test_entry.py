@@ -100,9 +100,10 @@ def test_what_is_not_plain_takes_the_general_way(alone: dicomm.Communicator) -> 
 def test_a_failure_of_the_start_and_one_of_the_operation(alone: dicomm.Communicator) -> None:
     with pytest.raises(dicomm.InvalidArgument, match="recv has 3 elements"):
         alone.allreduce(np.zeros(2), np.zeros(3))
-    alone.isend(np.zeros(3, np.int8), 0)
+    sent = alone.isend(np.zeros(3, np.int8), 0)
     with pytest.raises(dicomm.Truncated):
         alone.recv(np.zeros(2, np.int8), 0)
+    sent.wait(20)
     assert alone._inflight == set()
 
 

@@ -12,11 +12,9 @@ inline constexpr uint64_t kOneRoundBytes = uint64_t{256} << 10;
 // those it wakes), on one host, and without chips?
 inline constexpr int kMostInArena = 16;
 bool fits_arena(const Topology &topology);
-// The largest of the small messages: a rank's for all others fit into its slot.
+// The largest of the small messages: a rank's to all others fit into its slot.
 inline constexpr uint64_t kArenaSlotBytes = uint64_t{64} << 10;
-inline uint64_t most_in_arena(int ranks) {
-  return (kArenaSlotBytes - 256) / static_cast<uint64_t>(ranks) & ~uint64_t{15};
-}
+inline uint64_t most_in_arena(int ranks) { return kArenaSlotBytes / static_cast<uint64_t>(ranks); }
 // Do the operation's small messages go through it?
 inline bool uses_arena(const Algorithm &algorithm, const Problem &problem) {
   return problem.arena && algorithm.one_round && problem.bytes() <= kOneRoundBytes;

@@ -112,8 +112,7 @@ void Arena::publish() {
 
 std::optional<std::span<const std::byte>> Arena::message(int from, uint64_t turn) {
   const Message message = slot(from, turn).messages[rank_];
-  if (message.bytes > most_in_arena(size_) || message.offset > kArenaSlotBytes - message.bytes)
-    return std::nullopt;
+  if (message.bytes > most_in_arena(size_) || message.offset > kStride - message.bytes) return std::nullopt;
   counters_.bytes_read += message.bytes;
   return std::span<const std::byte>(slot_data(from, turn) + message.offset, message.bytes);
 }

@@ -92,8 +92,8 @@ class Arena final : private Poller {
  private:
   static constexpr uint64_t kSlots = 32;
   static constexpr uint64_t kAhead = kSlots / 2;
-  static constexpr uint64_t kStride =
-      kArenaSlotBytes + 320;  // of slots: no power of two, for the caches' sake
+  // Of slots. No power of two, or all of them would share the same lines of the caches.
+  static constexpr uint64_t kStride = kArenaSlotBytes + 576;
 
   struct Message {
     uint32_t offset, bytes;  // in the slot; bytes kAbsent: none
@@ -102,7 +102,7 @@ class Arena final : private Poller {
     ArenaCall call;
     Message messages[kMostRanks];  // by reader; the bytes begin behind the last that is in use
   };
-  static_assert(sizeof(Slot) <= 256, "most_in_arena() leaves room for it");
+  static_assert(sizeof(Slot) + kArenaSlotBytes <= kStride);
   struct Member {                              // written by one rank, but for `wants`
     alignas(64) std::atomic<uint64_t> posted;  // turns
     std::atomic<int32_t> core;                 // where it polled last, and one more; 0: unknown

@@ -42,7 +42,7 @@ class Connection : public FdHandler {
   virtual void flush() = 0;  // from inside dispatch only
   virtual Canceled cancel(Outgoing &message) = 0;
   virtual void revoke(Incoming &into) { into.data = nullptr; }  // as Endpoint::revoke
-  virtual Status hand_over(int /*fd*/) {  // as Endpoint's
+  virtual Status hand_over(int /*fd*/) {                        // as Endpoint's
     return Status::make(DICOMM_NOT_SUPPORTED, "descriptors cannot be handed over on this path");
   }
   virtual UniqueFd take_handed() { return {}; }
