@@ -86,6 +86,9 @@ TEST_CASE("where ranks have an arena, what is small takes one round") {
   Topology with_chip = flat_topology(2);
   with_chip.ranks[1].chip.vendor = "alpha";
   CHECK_FALSE(fits_arena(with_chip));
+  Topology with_library = flat_topology(2);
+  with_library.ranks[0].chip.library = "mpi";
+  CHECK_FALSE(fits_arena(with_library));
   CHECK(contains(rules.table(), "arena"));
 }
 

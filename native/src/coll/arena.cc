@@ -6,8 +6,10 @@ namespace dicomm {
 
 bool fits_arena(const Topology &topology) {
   const bool few = topology.size() > 1 && topology.size() <= kMostInArena;
-  return few && topology.hosts() == 1 &&
-         std::ranges::all_of(topology.ranks, [](const RankInfo &rank) { return rank.chip.vendor == "cpu"; });
+  // Processors that a library serves are a chip, too.
+  return few && topology.hosts() == 1 && std::ranges::all_of(topology.ranks, [](const RankInfo &rank) {
+           return rank.chip.vendor == "cpu" && rank.chip.library.empty();
+         });
 }
 
 }  // namespace dicomm
