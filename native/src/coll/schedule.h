@@ -164,6 +164,9 @@ struct Problem {
   size_t element = 1;    // bytes of dtype
   bool widened = false;  // the accumulation type is not dtype
   bool scaled = false;   // reductions: inputs are not used as they are (premul_sum, bool)
+  // allreduce and reduce where some ranks only help to reduce: those have neither input nor output, and the
+  // result is of the others' inputs. Everywhere else all ranks are peers.
+  enum class Role : uint8_t { peer, worker, reducer } role = Role::peer;
   // Which islands' libraries know the operation's types and arithmetic: none of use, one that serves all
   // ranks, or those of all islands of several.
   enum class Libraries : uint8_t { none, one, several } libraries = Libraries::none;

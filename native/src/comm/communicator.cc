@@ -12,7 +12,8 @@ Communicator::Communicator(Context &context, Setup setup)
       engine_(context.engine()),
       messenger_(context.messenger()),
       setup_(std::move(setup)),
-      libraries_(setup_.topology) {}
+      libraries_(setup_.topology),
+      workers_(size() - static_cast<int>(std::ranges::count_if(setup_.topology.ranks, &RankInfo::helps))) {}
 
 Communicator::~Communicator() {
   close();
@@ -73,6 +74,7 @@ Status Communicator::start(const dicomm_op &op, Request *&out) {
     return Status::make(DICOMM_INVALID_ARGUMENT, opcode_name(op.opcode), ": time-out of ", timeout,
                         " ns; it must be positive, DICOMM_TIMEOUT_DEFAULT or DICOMM_TIMEOUT_NEVER");
   }
+  if (op.opcode == DICOMM_SERVE) return start_serving(out);
   const bool pair = op.opcode == DICOMM_SEND || op.opcode == DICOMM_RECV;
   return pair ? start_point_to_point(op, timeout, out) : start_collective(op, timeout, out);
 }
@@ -95,10 +97,13 @@ Status Communicator::start_point_to_point(const dicomm_op &op, Nanos timeout, Re
   return {};
 }
 
+Planning Communicator::planning() {
+  return {setup_.topology, rules_, libraries_, rank(), workers_, context_.chip(), setup_.wire, programs_};
+}
+
 Status Communicator::start_collective(const dicomm_op &op, Nanos timeout, Request *&out) {
   Collective::Plan plan;
-  DICOMM_TRY(plan_collective(
-      op, {setup_.topology, rules_, libraries_, rank(), context_.chip(), setup_.wire, programs_}, plan));
+  DICOMM_TRY(plan_collective(op, planning(), plan));
   const bool on_chip = plan.program->schedule.on_chip;
   if (on_chip) {
     Collective::take_chip_memory(*context_.chip(), plan);
@@ -111,10 +116,17 @@ Status Communicator::start_collective(const dicomm_op &op, Nanos timeout, Reques
   }
   auto lock = engine_.lock();
   DICOMM_TRY(failed_);
+  issue(std::move(plan), timeout, out);
+  engine_.settle();
+  return {};
+}
+
+// Lock held.
+void Communicator::issue(Collective::Plan plan, Nanos timeout, Request *&out) {
   plan.seq = next_seq_;
   if (plan.wire) {
     plan.residual =
-        residuals_.of(plan.input.base(), op.opcode, plan.program->schedule.scratch(Space::residual));
+        residuals_.of(plan.input.base(), plan.opcode, plan.program->schedule.scratch(Space::residual));
   }
   const Fingerprint mine = plan.fingerprint;
   auto *request = Collective::make(
@@ -130,8 +142,6 @@ Status Communicator::start_collective(const dicomm_op &op, Nanos timeout, Reques
     probing_ = true;
     probe_timer_ = engine_.reactor().at(now() + kProbeAfter, [this] { probe(); });
   }
-  engine_.settle();
-  return {};
 }
 
 void Communicator::launch(Request &request, Nanos timeout) {
@@ -204,6 +214,7 @@ Status Communicator::mismatch(int peer, int64_t seq, const Fingerprint &theirs) 
 bool Communicator::on_fingerprint(int peer, uint32_t wire_seq, const Fingerprint &theirs) {
   if (!failed_.ok()) return tell_end(peer), false;
   const int64_t seq = full_seq(wire_seq);
+  if (seq == next_seq_) serve_soon();
   if (seq >= next_seq_ || seq < 0 || next_seq_ - seq > kHistory) return true;
   if (history_[static_cast<size_t>(seq % kHistory)] == theirs) return true;
   fail(mismatch(peer, seq, theirs));
@@ -214,6 +225,7 @@ void Communicator::on_probe(int peer, uint32_t wire_seq, const Fingerprint &thei
   const int64_t seq = full_seq(wire_seq);
   if (seq >= next_seq_) {
     ahead_[peer] = {seq, theirs};
+    serve_soon();
   } else {
     static_cast<void>(on_fingerprint(peer, wire_seq, theirs));  // fails the communicator by itself
   }
@@ -221,6 +233,7 @@ void Communicator::on_probe(int peer, uint32_t wire_seq, const Fingerprint &thei
 
 void Communicator::on_hello(int peer) {
   hellos_.insert(peer);
+  static_cast<void>(messenger_.link(*channel_, peer));  // it will hear that this rank leaves
   if (!failed_.ok()) tell_end(peer);
 }
 
@@ -242,6 +255,7 @@ void Communicator::on_bye(int peer) {
     if (!request->done() && request->needs(peer, gone)) request->give_up(why);
     request->release();
   }
+  serve_soon();
 }
 
 void Communicator::on_peer_lost(int peer, const Status &why) {
@@ -294,6 +308,7 @@ void Communicator::fail(const Status &why) {
 void Communicator::end(const Status &why) {
   if (failed_.ok()) failed_ = why;
   if (lane_) lane_->abort();
+  stop_serving(why);
   for (Request *request : engine_.active(this)) {
     if (!request->done()) request->fail(why);
     request->release();
@@ -334,6 +349,7 @@ void Communicator::close_lane() {
 void Communicator::close() {
   if (channel_ == nullptr || context_.closed()) return;
   auto lock = engine_.lock();
+  stop_serving(Status::make(DICOMM_ABORTED, describe_rank(rank()), " closed the communicator"));
   engine_.drive(lock, setup_.timeout == kNever ? kNever : deadline_after(setup_.timeout), [&] {
     const auto active = engine_.active(this);
     for (Request *request : active) request->release();

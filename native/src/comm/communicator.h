@@ -23,6 +23,8 @@
 
 namespace dicomm {
 
+struct Planning;
+
 class Communicator final : private ChannelOwner, private CollectiveOwner {
  public:
   struct Setup {
@@ -70,6 +72,14 @@ class Communicator final : private ChannelOwner, private CollectiveOwner {
   Status finish(const dicomm_op &op, uint64_t *bytes = nullptr);
   Status start_point_to_point(const dicomm_op &op, Nanos timeout, Request *&out);
   Status start_collective(const dicomm_op &op, Nanos timeout, Request *&out);
+  void issue(Collective::Plan plan, Nanos timeout, Request *&out);
+  Planning planning();
+  Status start_serving(Request *&out);
+  void serve_soon();
+  void serve();
+  void stop_serving(const Status &why);
+  std::optional<std::pair<int, Fingerprint>> called(int64_t seq) const;
+  Status join_call(int peer, const Fingerprint &theirs);
   void check_ahead(int64_t seq, const Fingerprint &mine);
   void launch(Request &request, Nanos timeout);
   Farewell farewell() const;
@@ -96,6 +106,7 @@ class Communicator final : private ChannelOwner, private CollectiveOwner {
   Setup setup_;
   Rules rules_;
   LibrarySet libraries_;
+  const int workers_;  // ranks that are no reducers
   ProgramCache programs_;
   Residuals residuals_;
   const std::shared_ptr<Spares<PointToPoint>> pair_spares_ = std::make_shared<Spares<PointToPoint>>();
@@ -107,6 +118,8 @@ class Communicator final : private ChannelOwner, private CollectiveOwner {
   int64_t next_seq_ = 0;
   std::array<Fingerprint, kHistory> history_{};           // by seq modulo kHistory
   std::map<int, std::pair<int64_t, Fingerprint>> ahead_;  // probes for collectives not started here, by rank
+  Request *serving_ = nullptr;                            // of a reducer
+  bool serve_posted_ = false;                             // a task will look what there is to serve
   uint64_t splits_ = 0;
   bool left_well_ = false;   // nothing was pending nor had failed
   bool probing_ = false;     // a timer is set
