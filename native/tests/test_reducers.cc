@@ -6,7 +6,6 @@
 #include <cctype>
 #include <string>
 
-#include "coll/helping.h"
 #include "coll_cases.h"
 #include "path/rules.h"
 #include "simulate.h"
