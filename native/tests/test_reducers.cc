@@ -150,6 +150,25 @@ TEST_CASE("reduce with reducers") { check_layouts(DICOMM_REDUCE); }
 TEST_CASE("allreduce with reducers and islands") { check_islands(DICOMM_ALLREDUCE); }
 TEST_CASE("reduce with reducers and islands") { check_islands(DICOMM_REDUCE); }
 
+TEST_CASE("84 ranks with reducers on uneven hosts") {
+  std::mt19937 random(20261202);
+  std::string layout;
+  for (int round = 0; round < 6; ++round) {  // hosts of 1 to 6 ranks, one of each after the other
+    for (int host = 0; host < 24; ++host) {
+      const char name = static_cast<char>(host < 18 ? 'A' + host : 'a' + host);
+      if (round <= host * 7 % 6) layout += name;
+    }
+  }
+  const Topology topology = topology_of(layout);
+  for (const dicomm_opcode op : {DICOMM_ALLREDUCE, DICOMM_REDUCE}) {
+    for (const bool widened : {false, true}) {
+      const Case c{static_cast<int>(layout.size()), 700, false, 30, widened, 2};
+      for (const char *name : {"reducers", "workers"})
+        simulate::check(*find_algorithm(op, name), helped(op, c, layout), topology, random);
+    }
+  }
+}
+
 TEST_CASE("only algorithms that know reducers take operations with reducers, and these no others") {
   for (const Algorithm &algorithm : algorithms()) {
     if (algorithm.op != DICOMM_ALLREDUCE && algorithm.op != DICOMM_REDUCE) continue;
