@@ -168,6 +168,20 @@ def test_a_worker_that_leaves_before_the_others_does_not_end_serving() -> None:
         assert ended[2] < 5
 
 
+def test_serving_after_the_workers_have_left() -> None:
+    """Also those whose process is no more, and that the reducer never had a message from."""
+
+    def part(comm: dicomm.Communicator) -> None:
+        if comm.role == "reducer":
+            time.sleep(0.5)
+            comm.serve()
+            comm.serve()  # there is still nothing to do
+        comm.close()
+
+    with Ranks(6, each=roles(*["worker"] * 5, "reducer")) as ranks:
+        ranks.run(part)
+
+
 def test_a_reducer_that_closes_leaves_in_good_order() -> None:
     """What a worker then starts is a PeerLost that names it, at once."""
 

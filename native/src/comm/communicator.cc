@@ -24,6 +24,11 @@ std::vector<int> Communicator::neighbours() const {
   std::vector<int> ranks;
   if (size() > 1) ranks.push_back((rank() + 1) % size());
   if (size() > 2) ranks.push_back((rank() + size() - 1) % size());
+  if (workers_ == size()) return ranks;
+  const auto helps = [&](int r) { return setup_.topology.ranks[static_cast<size_t>(r)].helps(); };
+  for (int peer = 0; peer < size(); ++peer) {
+    if (helps(peer) != helps(rank()) && std::ranges::count(ranks, peer) == 0) ranks.push_back(peer);
+  }
   return ranks;
 }
 
@@ -38,9 +43,10 @@ Status Communicator::open(Nanos deadline) {
   channel_ = &messenger_.attach(setup_.id, *this, rank(), setup_.peers);
   context_.add(*this);
   messenger_.replay(*channel_);
+  const std::vector<int> near = neighbours();
   Wire hello;
   hello.type = MessageType::hello;
-  for (const int peer : neighbours()) {
+  for (const int peer : near) {
     messenger_.notify(*channel_, peer, hello);
     // Without a path to it nothing will ever say so.
     const Link &link = messenger_.link(*channel_, peer);
@@ -48,7 +54,7 @@ Status Communicator::open(Nanos deadline) {
   }
   engine_.settle();
   const auto met = [&] {
-    return std::ranges::all_of(neighbours(), [&](int peer) { return hellos_.contains(peer); });
+    return std::ranges::all_of(near, [&](int peer) { return hellos_.contains(peer); });
   };
   engine_.drive(lock, deadline, [&] { return !failed_.ok() || met(); });
   if (!failed_.ok()) return failed_;
@@ -57,7 +63,7 @@ Status Communicator::open(Nanos deadline) {
     return join_island(deadline);
   }
   std::string missing;
-  for (const int peer : neighbours()) {
+  for (const int peer : near) {
     if (!hellos_.contains(peer)) missing += (missing.empty() ? "" : " and ") + describe_rank(peer);
   }
   const Status why = Status::make(DICOMM_TIMED_OUT, "making communicator '", setup_.name,

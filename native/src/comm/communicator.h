@@ -3,7 +3,7 @@
 // Failure is for ever and for all: the first reason wins, fails every active and later operation here, and is
 // passed on to every rank this one has a connection to. Each rank is connected to its two neighbours in rank
 // order from the start (the watch ring), so that a process that dies is noticed at once and the news reaches
-// everybody.
+// everybody. So is every reducer to every worker: who serves must hear when they leave.
 #pragma once
 
 #include <array>
@@ -40,7 +40,7 @@ class Communicator final : private ChannelOwner, private CollectiveOwner {
 
   Communicator(Context &context, Setup setup);
   ~Communicator();
-  // Joins the watch ring; returns when both neighbours have too.
+  // Joins the watch ring; returns when all neighbours have too.
   Status open(Nanos deadline);
 
   // Starts an operation. What is wrong with the arguments is found before anything is sent.

@@ -37,8 +37,7 @@ class Serving final : public Request {
 }  // namespace
 
 Status Communicator::start_serving(Request *&out) {
-  const auto &ranks = setup_.topology.ranks;
-  if (!ranks[static_cast<size_t>(rank())].helps()) {
+  if (!setup_.topology.ranks[static_cast<size_t>(rank())].helps()) {
     return Status::make(DICOMM_INVALID_ARGUMENT, "serve: rank ", rank(),
                         " is a worker; only ranks whose role is reducer (DICOMM_ROLE) serve");
   }
@@ -51,11 +50,6 @@ Status Communicator::start_serving(Request *&out) {
   serving_ = out = new Serving(engine_, rank());
   serving_->retain();
   launch(*serving_, kNever);
-  Wire hello;  // without a connection a worker would not tell that it leaves
-  hello.type = MessageType::hello;
-  for (int peer = 0; peer < size(); ++peer) {
-    if (!ranks[static_cast<size_t>(peer)].helps()) messenger_.notify(*channel_, peer, hello);
-  }
   serve_soon();
   engine_.settle();
   return {};
