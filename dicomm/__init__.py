@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dicomm._native import ANY_SOURCE, build_info
+    from dicomm.buffer import NoBuffer
     from dicomm.communicator import Communicator
     from dicomm.config import Config
     from dicomm.errors import (
@@ -48,6 +49,7 @@ _HOMES = {
     "ANY_SOURCE": "_native",
     "Communicator": "communicator",
     "Config": "config",
+    "NoBuffer": "buffer",
     "Received": "operations",
     "Request": "request",
     "Topology": "topology",
@@ -70,6 +72,7 @@ __all__ = [
     "Internal",
     "InvalidArgument",
     "Mismatch",
+    "NoBuffer",
     "NoMemory",
     "NotSupported",
     "PeerLost",

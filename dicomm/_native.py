@@ -144,22 +144,25 @@ def explain(
     islands=None,
     reduce=REDUCES["SUM"],
     wire_dtype=0,
+    reducers=None,
 ) -> str:
-    """dicomm_explain: hosts and islands are lists of each rank's, machine a dict of dicomm_machine's
-    fields."""
+    """dicomm_explain: hosts, islands and reducers are lists of each rank's, machine a dict of
+    dicomm_machine's fields."""
     question = ffi.new("dicomm_question *")
-    held = [ffi.new("char[]", algorithms.encode()), ffi.NULL, ffi.NULL, ffi.NULL]
+    held = [ffi.new("char[]", algorithms.encode()), ffi.NULL, ffi.NULL, ffi.NULL, ffi.NULL]
     if hosts is not None:
         held[1] = ffi.new("int32_t[]", hosts)
     if machine is not None:
         held[2] = ffi.new("dicomm_machine *", {"size": ffi.sizeof("dicomm_machine"), **machine})
     if islands is not None:
         held[3] = ffi.new("int32_t[]", islands)
+    if reducers is not None:
+        held[4] = ffi.new("int32_t[]", reducers)
     question.size = ffi.sizeof("dicomm_question")
     question.opcode, question.count, question.dtype = opcode, count, dtype
     question.rank, question.ranks, question.reduce = rank, ranks, reduce
     question.wire_dtype = wire_dtype
-    question.algorithms, question.hosts, question.machine, question.islands = held
+    question.algorithms, question.hosts, question.machine, question.islands, question.reducers = held
     answer = text(lib.dicomm_explain, question)
     failure = last_exception()
     if answer == str(failure):  # how the library answers a question that makes no sense

@@ -56,6 +56,7 @@ def explain(
     islands: list[int] | None = None,
     reduce: int = ...,
     wire_dtype: int = 0,
+    reducers: list[int] | None = None,
 ) -> str: ...
 def nanoseconds(seconds: float | None) -> int: ...
 

@@ -1,14 +1,17 @@
 """Anything a program may pass as a buffer -> (dtype, address, count, layout), without copying.
 
 Accepted, all in host memory: numpy arrays of any strides, torch CPU tensors of any strides, objects with the
-buffer protocol (bytes and other read-only ones as input only), and objects with DLPack. Neither torch nor
-ml_dtypes is imported here: a tensor can only come from a program that has imported them.
+buffer protocol (bytes and other read-only ones as input only), and objects with DLPack. A reducer passes a
+NoBuffer. Neither torch nor ml_dtypes is imported here: a tensor can only come from a program that has
+imported them.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -37,6 +40,17 @@ class BadBuffer(Exception):
     def __init__(self, text: str, kind: type[DicommError] = InvalidArgument) -> None:
         super().__init__(text)
         self.kind = kind
+
+
+@dataclass(frozen=True)
+class NoBuffer:
+    """For allreduce and reduce on a rank that only helps to reduce: what the workers' buffers are.
+
+    count: elements. dtype: a name ("bfloat16"), numpy dtype or torch dtype.
+    """
+
+    count: int
+    dtype: Any = "float32"
 
 
 # dtype code; address, a cdata pointer; elements; dicomm_layout *, None when contiguous; what must stay
@@ -73,6 +87,8 @@ def view(buffer: Any, writable: bool) -> View:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(buffer, torch.Tensor):
         return _tensor(torch, buffer, writable)
+    if isinstance(buffer, NoBuffer):
+        return dtype_code(buffer.dtype), ffi.NULL, index(buffer.count), None, None
     try:
         memory = memoryview(buffer)
     except (TypeError, BufferError, ValueError):

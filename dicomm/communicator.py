@@ -27,7 +27,7 @@ class Communicator(ObjectOperations):
     As a context manager it closes at the end of the block, and aborts first when an exception leaves it, so
     that the other ranks learn why.
 
-    Attributes: rank, size, name; allow_pickle (see dicomm.objects).
+    Attributes: rank, size, name; role, "worker" or "reducer"; allow_pickle (see dicomm.objects).
     """
 
     def __init__(self, handle: Any, context: Context, *, world: bool, allow_pickle: bool) -> None:
@@ -42,6 +42,7 @@ class Communicator(ObjectOperations):
         self.rank: int = info["rank"]
         self.size: int = info["size"]
         self.name: str = info["name"]
+        self.role: str = info["topology"]["ranks"][self.rank]["chip"]["role"]
         self._timeout = info["timeout_ns"] / 1e9 if info["timeout_ns"] > 0 else float("inf")
         context.communicators.append(self)
 
@@ -129,8 +130,9 @@ class Communicator(ObjectOperations):
             raise InvalidArgument(f"op {op!r} is not one of {', '.join(OPCODES).lower()}")
         if reduce.upper() not in REDUCES:
             raise InvalidArgument(f"reduce {reduce!r} is not one of {', '.join(REDUCES).lower()}")
-        hosts = islands = None
+        hosts = islands = reducers = None
         if op:
+            reducers = [int(rank.chip.role == "reducer") for rank in self.topology.ranks]
             hosts = [rank.host_index for rank in self.topology.ranks]
             if any(rank.chip.library for rank in self.topology.ranks):
                 islands = [rank.island_index if rank.chip.library else -1 for rank in self.topology.ranks]
@@ -146,6 +148,7 @@ class Communicator(ObjectOperations):
             islands=islands,
             reduce=REDUCES[reduce.upper()],
             wire_dtype=dtype_code(config.wire_dtype) if config.wire_dtype else 0,
+            reducers=reducers,
         )
 
     def _open(self) -> Any:

@@ -185,7 +185,8 @@ class Config:
     role: str = _setting(
         "DICOMM_ROLE",
         "worker",
-        "`worker`, or `reducer`: helps to reduce and has no data of its own.",
+        "`worker`, or `reducer`: has no data in allreduce and reduce and only helps the others; see "
+        "[the guide](../guide/reducers.md).",
         _parse_role,
     )
     sockets_per_peer: int = _setting(

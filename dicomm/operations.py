@@ -8,6 +8,9 @@ Common to all: op is "sum", "prod", "min", "max", "avg", "band", "bor", "bxor" o
 multiplies every input by `factor` first). timeout: seconds the operation may take, None for the
 communicator's, float("inf") for no limit. Bad arguments raise InvalidArgument or NotSupported before
 anything is sent.
+
+In a communicator some of whose ranks are reducers (Config.role), allreduce and reduce combine the workers'
+buffers: avg divides by the number of workers, root is a worker, and a reducer passes a NoBuffer, or serves.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ _SEND, _RECV, _BARRIER = OPCODES["SEND"], OPCODES["RECV"], OPCODES["BARRIER"]
 _BROADCAST, _ALLREDUCE, _REDUCE = OPCODES["BROADCAST"], OPCODES["ALLREDUCE"], OPCODES["REDUCE"]
 _ALLGATHER, _REDUCE_SCATTER = OPCODES["ALLGATHER"], OPCODES["REDUCE_SCATTER"]
 _ALLTOALL, _GATHER, _SCATTER = OPCODES["ALLTOALL"], OPCODES["GATHER"], OPCODES["SCATTER"]
+_SERVE = OPCODES["SERVE"]
 
 
 class Received(NamedTuple):
@@ -134,6 +138,15 @@ class Operations(Starter):
         """Reduces to root; see ireduce."""
         recv = (send if recv is None else recv) if self.rank == root else None
         self._run(_REDUCE, send, recv, root, op, timeout, 0, Rare(factor) if factor is not None else None)
+
+    def serve(self) -> None:
+        """On a reducer: takes part in every allreduce, reduce and barrier that the workers start; returns
+        when all of them have closed the communicator. No time-out holds meanwhile.
+
+        Raises what a failing operation raises, PeerLost when a worker's process ends, Mismatch when a worker
+        starts anything else. InvalidArgument on a worker.
+        """
+        self._run(_SERVE, None, None, 0, None, float("inf"))
 
     # ---- one part per rank -------------------------------------------------------------------------
 

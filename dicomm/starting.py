@@ -11,7 +11,7 @@ import numpy as np
 
 from dicomm import _native
 from dicomm._native import OK, OPCODES, REDUCES, TIMEOUT_DEFAULT, ffi, lib
-from dicomm.buffer import BadBuffer, View, dtype_name, strided, view
+from dicomm.buffer import BadBuffer, NoBuffer, View, dtype_name, strided, view
 from dicomm.errors import InvalidArgument
 from dicomm.request import SIGNAL_CHECK, Request
 
@@ -183,7 +183,7 @@ class Starter:
             if op is not None:
                 argument = "op"
                 reduce = _reduction(op)
-                if rare is not None:
+                if rare is not None and not isinstance(send, NoBuffer):
                     keep.append(_set_factor(struct, op, rare.factor, dtype))
         except (BadBuffer, TypeError, OverflowError) as error:
             kind = error.kind if isinstance(error, BadBuffer) else InvalidArgument

@@ -85,6 +85,12 @@ def _of_letters(letters: str) -> tuple[list[int], list[int]]:
     "letter, the processors of a host. --hosts puts them on others.",
 )
 @click.option(
+    "--reducers",
+    default=0,
+    type=click.IntRange(min=0),
+    help="So many ranks, the last ones, only help to reduce.",
+)
+@click.option(
     "--rank", default=0, show_default=True, type=click.IntRange(min=0), help="Whose steps to print."
 )
 @click.option("--dtype", default="float32", show_default=True, type=click.Choice(DTYPES))
@@ -99,6 +105,7 @@ def command(
     ranks: int | None,
     hosts: list[int] | None,
     islands: str | None,
+    reducers: int,
     rank: int,
     dtype: str,
     reduce: str,
@@ -112,7 +119,8 @@ def command(
     SIZE is bytes with K, M or G, as in `dicomm explain allreduce 4M --ranks 8`. With --simulate, print how
     long all ranks take by a model of the machine, beside what no algorithm can beat, as in
     `dicomm explain allreduce 4M --hosts 8,8,4 --simulate --nic-gbps 25`. With --islands, the steps of ranks
-    whose buffers are on chips of several vendors: `dicomm explain allreduce 4M --islands AABB`.
+    whose buffers are on chips of several vendors: `dicomm explain allreduce 4M --islands AABB`. With
+    --reducers, of a job with ranks that only help: `dicomm explain allreduce 4M --ranks 6 --reducers 2`.
     """
     from dicomm import _native
     from dicomm.errors import InvalidArgument, NotSupported
@@ -140,6 +148,8 @@ def command(
         raise click.UsageError(f"there is no reduction {reduce!r}; choose one of {', '.join(reduces)}")
     if rank >= ranks:
         raise click.UsageError(f"--rank {rank} is not one of {ranks} ranks (0 to {ranks - 1})")
+    if reducers >= ranks:
+        raise click.UsageError(f"--reducers {reducers} of {ranks} ranks leaves none that has data")
     machine = {field: number for field, number in numbers.items() if number is not None}
     if eager is not None:
         machine["eager_bytes"] = eager
@@ -159,6 +169,7 @@ def command(
             islands=on_islands,
             reduce=reduces[reduce],
             machine=machine if simulate else None,
+            reducers=[int(r >= ranks - reducers) for r in range(ranks)] if reducers else None,
         )
     except (InvalidArgument, NotSupported) as error:
         raise click.UsageError(str(error)) from error

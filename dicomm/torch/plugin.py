@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dicomm._native import ffi
 from dicomm.buffer import dtype_code
 from dicomm.chip import native_chip
-from dicomm.config import LOG_LEVELS, Config, launched
+from dicomm.config import LOG_LEVELS, Config, invalid, launched
 from dicomm.errors import DicommError
 from dicomm.torch import build
 from dicomm.torch.devices import chip_of, vendor_backend
@@ -27,8 +27,14 @@ def create_backend(options: Any, backend_options: Any) -> dist.Backend:
 
     options: torch's `_DistributedBackendOptions`. backend_options (`pg_options`) may be a `Backend.Options`,
     of which only the time-out is used. Blocks until all ranks of the group have come; DistBackendError names
-    those that have not.
+    those that have not. InvalidArgument where this process only helps to reduce.
     """
+    if Config.from_environment().role == "reducer":
+        raise invalid(
+            "this process is a reducer (DICOMM_ROLE), which has no tensors and so no place in a process "
+            "group; make the group of the workers alone, average their gradients over a Communicator with "
+            "the hook dicomm.torch.ddp.average, and call that Communicator's serve() here"
+        )
     extension, process = _extension(), _process()
     address, device, _ = _chip(_global_rank(options))
     process.use_chip(address, device)

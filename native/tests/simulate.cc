@@ -404,8 +404,10 @@ class Machine {
     std::vector<Offsets> sent;
     for (const Problem &p : job_.problems) {
       sent.push_back(offsets(p.counts));
-      everybody_.add(RankSet::of(p.rank));
+      if (has_data(p)) everybody_.add(RankSet::of(p.rank));
     }
+    const auto first = std::find_if(job_.problems.begin(), job_.problems.end(), has_data);
+    const size_t reference = static_cast<size_t>(first - job_.problems.begin());
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
       const Problem &p = job_.problems[rank];
       const Offsets received = offsets(p.recv_counts);
@@ -416,7 +418,7 @@ class Machine {
         if (value.state != want.state || value.ranks != want.ranks || value.index != want.index) {
           return fail("wrong result", rank, static_cast<uint32_t>(i));
         }
-        if (p.op == DICOMM_ALLREDUCE && value.hash != cell(0, Space::output, i).hash) {
+        if (p.op == DICOMM_ALLREDUCE && value.hash != cell(reference, Space::output, i).hash) {
           return fail("ranks differ in the order of operands", rank, static_cast<uint32_t>(i));
         }
       }

@@ -20,6 +20,7 @@ RankSet RankSet::of(int rank) {
 }
 
 uint64_t input_count(const Problem &p) {
+  if (!has_data(p)) return 0;
   const size_t rank = static_cast<size_t>(p.rank);
   switch (p.op) {
     case DICOMM_ALLREDUCE:
@@ -39,6 +40,7 @@ uint64_t input_count(const Problem &p) {
 }
 
 uint64_t output_count(const Problem &p) {
+  if (!has_data(p)) return 0;
   const size_t rank = static_cast<size_t>(p.rank);
   switch (p.op) {
     case DICOMM_BROADCAST:

@@ -23,6 +23,9 @@ inline uint64_t offset_of(const std::vector<uint64_t> &counts, int i) {
 
 inline bool reduces(const Problem &p) { return is_reduction(p.op); }
 
+// A reducer has none.
+inline bool has_data(const Problem &p) { return p.role != Problem::Role::reducer; }
+
 inline bool can_coincide(const Problem &p) {
   switch (p.op) {
     case DICOMM_ALLREDUCE:

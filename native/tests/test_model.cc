@@ -277,9 +277,17 @@ TEST_CASE("the bound is the slowest thing that every schedule must do") {
 }
 
 TEST_CASE("no algorithm beats the bound, and the same question has the same answer") {
+  // Reducers are the last ranks; algorithms that know none have peers.
+  const auto with_reducers = [](Topology topology, int reducers) {
+    for (int i = 1; i <= reducers; ++i) topology.ranks.at(topology.ranks.size() - i).chip.role = "reducer";
+    return topology;
+  };
   for (const Algorithm &algorithm : algorithms()) {
-    for (const Topology &topology : {layout({1, 1}), flat_topology(5), layout({3, 1}), layout({1, 1, 5}),
-                                     layout({8, 8}), interleaved({5, 4, 3}), layout({4, 4, 4, 4, 1})}) {
+    for (const Topology &topology :
+         {layout({1, 1}), flat_topology(5), layout({3, 1}), layout({1, 1, 5}), layout({8, 8}),
+          interleaved({5, 4, 3}), layout({4, 4, 4, 4, 1}), with_reducers(flat_topology(5), 2),
+          with_reducers(layout({2, 2, 1}), 1), with_reducers(layout({1, 1, 1, 1, 1}), 2),
+          with_reducers(layout({3, 2, 2}), 3)}) {
       for (uint64_t count : {uint64_t{1}, uint64_t{3000}, uint64_t{1} << 20}) {
         for (bool asks : {false, true}) {
           CAPTURE(algorithm.name);
@@ -287,7 +295,13 @@ TEST_CASE("no algorithm beats the bound, and the same question has the same answ
           CAPTURE(count);
           Machine machine = plain();
           if (asks) machine.eager_bytes = 64 << 10;
-          const auto ranks = problems(algorithm.op, topology.size(), count);
+          auto ranks = problems(algorithm.op, topology.size(), count);
+          for (Problem &p : ranks) {
+            const bool helps = topology.ranks[static_cast<size_t>(p.rank)].helps();
+            const bool helped = p.op == DICOMM_ALLREDUCE || p.op == DICOMM_REDUCE;
+            if (helped && topology.ranks.back().helps())
+              p.role = helps ? Problem::Role::reducer : Problem::Role::worker;
+          }
           if (!algorithm.fits(ranks[0])) continue;
           const Prediction made = run(algorithm, ranks, topology, machine);
           const model::Bound bound = model::lower_bound(ranks, topology, machine);

@@ -128,6 +128,15 @@ TEST_CASE("words of the user's part what belongs together") {
         std::vector<int>{0, 1, 0});
 }
 
+TEST_CASE("reducers are apart from workers, whose library does without them") {
+  ChipInfo alpha = kAlpha, cpu = kCpu;
+  alpha.role = cpu.role = "reducer";
+  CHECK(island_numbers({kAlpha, alpha, kAlpha, alpha}) == std::vector<int>{0, 1, 0, 1});
+  CHECK(island_numbers({cpu, kCpu, kAlpha, cpu}) == std::vector<int>{0, 1, 2, 0});
+  CHECK(island_numbers({forced(kAlpha, "x"), forced(alpha, "x"), forced(alpha, "y")}) ==
+        std::vector<int>{0, 1, 2});
+}
+
 TEST_CASE("a word cannot join what no library serves") {
   const std::string mixed = refusal({forced(kAlpha, "x"), kAlpha, forced(kBeta, "x"), forced(kAlpha, "x")});
   CHECK(contains(mixed,

@@ -150,6 +150,24 @@ def test_without_a_library_buffers_pass_through_the_host() -> None:
     assert "its chip" not in islands("ABa", "--rank", "2")
 
 
+def test_reducers_take_a_part() -> None:
+    done = dicomm("allreduce", "12M", "--ranks", "6", "--reducers", "2", "--rank", "5")
+    assert "6 ranks: reducers\n" in done.stdout
+    # Of four workers' loads, 2 * 4 * 3 / (4 * 4 + 2 * 4 - 2 * 2), as received so sent.
+    found = re.search(r"rank 5: sends \d+ messages, (\d+) bytes; receives (\d+) bytes", done.stdout)
+    assert found
+    assert found[1] == found[2]
+    assert int(found[1]) == pytest.approx(1.2 * (12 << 20), rel=0.001)
+    assert "6 ranks: workers\n" in dicomm("reduce", "1K", "--ranks", "6", "--reducers", "2").stdout
+    text = simulated("allreduce", "12M", "--hosts", "6x1", "--reducers", "2")
+    assert set(table(text)) == {"workers", "reducers"}
+    assert table(text)["reducers"] < table(text)["workers"]
+    nics = re.findall(r"^  \d +1 +(\d+) +(\d+)$", text, re.MULTILINE)
+    assert len(nics) == 6
+    for each in nics:
+        assert [int(n) for n in each] == pytest.approx([1.2 * (12 << 20)] * 2, rel=0.001)
+
+
 def test_a_mixed_schedule_is_not_counted_in_rounds() -> None:
     assert "rounds: not counted: the model knows no chips" in islands("aBB")
 
@@ -161,6 +179,7 @@ def test_a_mixed_schedule_is_not_counted_in_rounds() -> None:
         (["--islands", "AB", "--ranks", "3"], "--islands has 2 ranks and --ranks says 3"),
         (["--islands", "AB", "--hosts", "3"], "--hosts has 3 ranks and --islands 2"),
         (["--islands", "AABB", "--simulate"], "the model knows no chips"),
+        (["--reducers", "4"], "--reducers 4 of 4 ranks leaves none that has data"),
         (["--reduce", "mean"], "no reduction 'mean'"),
         (["--reduce", "bxor"], "bxor is not defined for float32"),
         (["--hosts", "2,x"], "not a list of ranks per host"),

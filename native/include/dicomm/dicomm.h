@@ -138,7 +138,8 @@ typedef enum dicomm_reduce { DICOMM_REDUCE_LIST(DICOMM_REDUCE_ENUM) } dicomm_red
   X(REDUCE_SCATTER, 7)        \
   X(ALLTOALL, 8)              \
   X(GATHER, 9)                \
-  X(SCATTER, 10)
+  X(SCATTER, 10)              \
+  X(SERVE, 11)
 #define DICOMM_OPCODE_ENUM(name, value) DICOMM_##name = value,
 typedef enum dicomm_opcode { DICOMM_OPCODE_LIST(DICOMM_OPCODE_ENUM) } dicomm_opcode;
 
@@ -212,7 +213,7 @@ typedef struct dicomm_chip {
                          simulation's brand */
   int32_t index;      /* as the vendor counts in this process */
   const char *island; /* "": ranks of one vendor and library form an island; else ranks with equal words do */
-  const char *role;   /* "worker", or "reducer": helps to reduce and has no data of its own */
+  const char *role;   /* "worker", or "reducer": see dicomm_op */
   const dicomm_simulation *simulation; /* NULL: the chip is real */
   const char *library; /* "": the vendor's, none for "cpu"; "mpi": ranks on the host's processors let MPI do
                           the inside of their island */
@@ -290,7 +291,16 @@ DICOMM_API void dicomm_comm_close(dicomm_comm *comm);
  * speaks of one block per rank (alltoall both sides, allgather recv, gather recv, scatter send,
  * reduce_scatter send) the list has `size` blocks, whose counts may differ and be zero, or one block that is
  * cut into `size` equal parts. Blocks may lie anywhere, also in one another's place: operations behave as if
- * all input were read before any output is written. Memory must stay valid until completion. */
+ * all input were read before any output is written. Memory must stay valid until completion.
+ *
+ * In a communicator some of whose ranks are reducers (dicomm_chip.role), allreduce and reduce combine the
+ * workers' buffers; avg divides by the number of workers, root is a worker. A reducer starts them too, with a
+ * send block whose data is NULL and whose count is the workers', and gives no factor. In all other operations
+ * it is a rank like any other.
+ *
+ * serve, on a reducer only and without any other field but size: takes part in every allreduce, reduce and
+ * barrier that the workers start, and completes when all of them have closed the communicator. It has no
+ * time-out. Meanwhile the rank starts nothing else; another collective of the workers' is a MISMATCH. */
 typedef struct dicomm_layout {
   int32_t ndim;
   const int64_t *shape;
@@ -387,6 +397,9 @@ typedef struct dicomm_question {
   const int32_t *islands;
   int32_t reduce;     /* allreduce, reduce, reduce_scatter */
   int32_t wire_dtype; /* as in dicomm_comm_options */
+  /* [ranks]: 1 where the rank is a reducer, else 0.
+   * NULL: none is. */
+  const int32_t *reducers;
 } dicomm_question;
 
 /* Why: the rule that wins, and the schedule's steps on one rank or its predicted time on all, as text. A

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <vector>
 
 #include "api/guard.h"
@@ -53,6 +54,12 @@ Status give_chips(dicomm::Topology &topology, const int32_t *islands) {
   return dicomm::form_islands(topology);
 }
 
+void give_roles(dicomm::Topology &topology, const int32_t *reducers) {
+  for (dicomm::RankInfo &rank : topology.ranks) {
+    if (reducers[&rank - topology.ranks.data()] != 0) rank.chip.role = "reducer";
+  }
+}
+
 // What is said of a reduction.
 Status read_reduction(const dicomm_question &given, dicomm::Question &question) {
   const auto dtype = static_cast<dicomm_dtype>(given.dtype);
@@ -84,6 +91,11 @@ Status answer_question(const dicomm_question &given, std::string &text) {
   question.machine = read_machine(given.machine);
   DICOMM_TRY(question.machine.check());
   dicomm::Topology topology = read_hosts(given.hosts, question.size);
+  if (given.reducers != nullptr) {
+    give_roles(topology, given.reducers);
+    if (std::ranges::all_of(topology.ranks, &dicomm::RankInfo::helps))
+      return Status::make(DICOMM_INVALID_ARGUMENT, "every rank is a reducer, so there is nothing to reduce");
+  }
   if (given.islands != nullptr) {
     if (question.simulate) {
       return Status::make(DICOMM_INVALID_ARGUMENT,

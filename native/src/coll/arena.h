@@ -9,7 +9,7 @@ namespace dicomm {
 inline constexpr uint64_t kOneRoundBytes = uint64_t{256} << 10;
 
 // Could the ranks have an arena: are they few (each looks at what every other has to say, and connects to
-// those it wakes), on one host, and without chips?
+// those it wakes), on one host, without chips and without reducers?
 inline constexpr int kMostInArena = 16;
 bool fits_arena(const Topology &topology);
 // The largest of the small messages: a rank's to all others fit into its slot.

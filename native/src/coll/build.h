@@ -50,9 +50,18 @@ inline constexpr int kMostChunks = 16;
 
 inline int wrap(int rank, int size) { return ((rank % size) + size) % size; }
 
-inline bool always(const Problem &) { return true; }
-inline bool one_island(const Problem &problem) { return problem.libraries == Problem::Libraries::one; }
-inline bool islands(const Problem &problem) { return problem.libraries == Problem::Libraries::several; }
+// Most algorithms need data of every rank.
+inline bool always(const Problem &problem) { return problem.role == Problem::Role::peer; }
+inline bool helped(const Problem &problem) { return problem.role != Problem::Role::peer; }
+inline bool helped_islands(const Problem &problem) {
+  return helped(problem) && problem.libraries == Problem::Libraries::several;
+}
+inline bool one_island(const Problem &problem) {
+  return always(problem) && problem.libraries == Problem::Libraries::one;
+}
+inline bool islands(const Problem &problem) {
+  return always(problem) && problem.libraries == Problem::Libraries::several;
+}
 inline bool even(const Problem &problem) { return !problem.uneven; }
 
 Schedule barrier_direct(const Problem &, const Topology &);
@@ -75,6 +84,9 @@ Schedule allreduce_leaders(const Problem &, const Topology &);
 Schedule allreduce_two_level(const Problem &, const Topology &);
 Schedule allreduce_islands(const Problem &, const Topology &);
 Schedule allreduce_library(const Problem &, const Topology &);
+Schedule allreduce_workers(const Problem &, const Topology &);
+Schedule allreduce_reducers(const Problem &, const Topology &);
+Schedule allreduce_reducers_islands(const Problem &, const Topology &);
 Schedule reduce_gather_all(const Problem &, const Topology &);
 Schedule reduce_binomial(const Problem &, const Topology &);
 Schedule reduce_direct(const Problem &, const Topology &);
@@ -82,6 +94,9 @@ Schedule reduce_leaders(const Problem &, const Topology &);
 Schedule reduce_two_level(const Problem &, const Topology &);
 Schedule reduce_islands(const Problem &, const Topology &);
 Schedule reduce_library(const Problem &, const Topology &);
+Schedule reduce_workers(const Problem &, const Topology &);
+Schedule reduce_reducers(const Problem &, const Topology &);
+Schedule reduce_reducers_islands(const Problem &, const Topology &);
 Schedule allgather_bruck(const Problem &, const Topology &);
 Schedule allgather_direct(const Problem &, const Topology &);
 Schedule allgather_ring(const Problem &, const Topology &);

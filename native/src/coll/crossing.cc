@@ -10,6 +10,8 @@ namespace {
 constexpr size_t kCrossing = 8;
 
 size_t slots_of(const Groups &groups, int rank) {
+  // A reducer hears from all others at once.
+  if (groups.helps(groups.of(rank))) return std::clamp<size_t>(2 * groups.working().size(), kCrossing, 32);
   return std::max<size_t>(kCrossing / groups.members(groups.of(rank)).size(), 2);
 }
 
@@ -21,6 +23,7 @@ Crossing::Crossing(Schedule &schedule, const Problem &problem, const Groups &gro
       rank_(problem.rank),
       element_(problem.element),
       wide_(problem.widened ? sizeof(float) : problem.element),
+      prepared_(problem.scaled && problem.role != Problem::Role::peer),
       wire_(problem.wire),
       arrived_inputs_(schedule, Space::stage, room, slots_of(groups, problem.rank)),
       arrived_partials_(schedule, Space::acc, room, slots_of(groups, problem.rank)),
@@ -32,6 +35,7 @@ Crossing::Crossing(Schedule &schedule, const Problem &problem, const Groups &gro
 
 bool Crossing::as_inputs(int group) const {
   const size_t members = groups_.members(group).size();
+  if (prepared_) return false;
   return members == 1 || (members * element_ < wide_ && !groups_.by_library(group));
 }
 
@@ -101,7 +105,8 @@ Schedule::After Crossing::spread(const Piece &piece, Span source, Span target, u
                                  int except) {
   if (rank_ != piece.rank) {
     const int group = groups_.of(rank_);
-    const bool receives = group != piece.home && group != except && rank_ == piece.driver(groups_, group);
+    const bool receives = group != piece.home && group != except && !groups_.helps(group) &&
+                          rank_ == piece.driver(groups_, group);
     if (!receives) return {ready};
     if (!encodes()) return {schedule_.recv(piece.rank, target, {free})};
     const Operand wire = wire_in_.receive(piece.rank, target.count);
@@ -115,7 +120,7 @@ Schedule::After Crossing::spread(const Piece &piece, Span source, Span target, u
   Schedule::After steps{ready};
   for (int i = 1; i < groups_.size(); ++i) {  // not all homes to the first group first
     const int group = wrap(piece.home + i, groups_.size());
-    if (group == except) continue;
+    if (group == except || groups_.helps(group)) continue;
     steps.push_back(schedule_.send(piece.driver(groups_, group), leaving.span, {leaving.ready}));
   }
   if (encodes()) *leaving.used = schedule_.join(steps);

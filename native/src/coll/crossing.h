@@ -10,7 +10,7 @@ class Crossing {
  public:
   Crossing(Schedule &schedule, const Problem &problem, const Groups &groups, uint64_t room);
   // Do the inputs of a group's members cross as they are, because they are fewer bytes than their sum in the
-  // accumulation type?
+  // accumulation type? Not where a reducer would have to know by what they are multiplied.
   bool as_inputs(int group) const;
   // Every member's `input` to rank `to` of another group, where `fold` gets it in rank order. `read` becomes
   // the step that reads this rank's.
@@ -41,6 +41,7 @@ class Crossing {
   const Groups &groups_;
   const int rank_;
   const size_t element_, wide_;
+  const bool prepared_;  // inputs leave as what they count for
   const std::optional<dicomm_dtype> wire_;
   Slots arrived_inputs_, arrived_partials_, leaving_;
   Slots wire_out_, wire_in_, kept_inputs_, kept_partials_;

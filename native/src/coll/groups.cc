@@ -27,8 +27,8 @@ uint64_t begin_of(uint64_t count, uint64_t parts, uint64_t i) {
 
 }  // namespace
 
-Groups::Groups(std::vector<int> group_of_rank, std::vector<bool> by_library)
-    : of_(std::move(group_of_rank)), by_library_(std::move(by_library)) {
+Groups::Groups(std::vector<int> group_of_rank, std::vector<bool> by_library, std::vector<bool> helps)
+    : of_(std::move(group_of_rank)), by_library_(std::move(by_library)), helps_(std::move(helps)) {
   for (size_t rank = 0; rank < of_.size(); ++rank) {
     const size_t group = static_cast<size_t>(of_[rank]);
     if (group >= members_.size()) members_.resize(group + 1);
@@ -40,6 +40,14 @@ int Groups::largest() const {
   size_t most = 0;
   for (const auto &members : members_) most = std::max(most, members.size());
   return static_cast<int>(most);
+}
+
+std::vector<int> Groups::list(bool helping) const {
+  std::vector<int> groups;
+  for (int group = 0; group < size(); ++group) {
+    if (helps(group) == helping) groups.push_back(group);
+  }
+  return groups;
 }
 
 Groups hosts_of(const Topology &topology) {
@@ -65,6 +73,36 @@ Groups islands_of(const Topology &topology) {
   return Groups(group_of_rank, by_library);
 }
 
+namespace {
+
+Groups parties(const Topology &topology, bool by_island) {
+  enum Kind { island, workers, reducers };
+  const bool several = topology.hosts() > 1;
+  std::vector<std::pair<Kind, int>> places;
+  for (const RankInfo &rank : topology.ranks) {
+    const int alone = static_cast<int>(places.size());
+    if (by_island && !rank.helps() && !rank.chip.library.empty()) {
+      places.emplace_back(island, rank.island_index);
+    } else {
+      places.emplace_back(rank.helps() ? reducers : workers, several ? rank.host_index : alone);
+    }
+  }
+  const std::vector<int> group_of_rank = number_in_order(places);
+  std::vector<bool> by_library, helps;
+  for (size_t r = 0; r < places.size(); ++r) {
+    if (group_of_rank[r] < static_cast<int>(helps.size())) continue;
+    const auto members = std::count(places.begin(), places.end(), places[r]);
+    by_library.push_back(places[r].first == island && members > 1);
+    helps.push_back(places[r].first == reducers);
+  }
+  return Groups(group_of_rank, by_library, helps);
+}
+
+}  // namespace
+
+Groups parties_of(const Topology &topology) { return parties(topology, false); }
+Groups island_parties_of(const Topology &topology) { return parties(topology, true); }
+
 Groups one_group(int ranks) { return Groups(std::vector<int>(static_cast<size_t>(ranks), 0)); }
 
 // Consecutive rows have the same driver as far as possible: a rank then meets few others.
@@ -74,7 +112,8 @@ int Piece::driver(const Groups &groups, int group) const {
   return members[static_cast<size_t>(row) * members.size() / static_cast<size_t>(rows)];
 }
 
-Pieces cut_evenly(const Groups &groups, const std::vector<int> &homes, uint64_t count, size_t element) {
+Pieces cut_evenly(const Groups &groups, const std::vector<int> &homes, uint64_t count, size_t element,
+                  uint64_t first) {
   const uint64_t n = homes.size();
   const uint64_t drivers = static_cast<uint64_t>(groups.largest());
   const uint64_t wanted = ceil_div(count * element, n * drivers * piece_bytes(groups));
@@ -92,7 +131,7 @@ Pieces cut_evenly(const Groups &groups, const std::vector<int> &homes, uint64_t 
         const auto &members = groups.members(homes[h]);
         const int rank = members[row * members.size() / rows];
         pieces.list.push_back(
-            {begin, end - begin, homes[h], rank, static_cast<int>(row), static_cast<int>(rows)});
+            {first + begin, end - begin, homes[h], rank, static_cast<int>(row), static_cast<int>(rows)});
       }
     }
   }

@@ -15,8 +15,9 @@ namespace dicomm::coll {
 class Groups {
  public:
   // group_of_rank: numbers from 0, none left out. by_library: the groups in which a vendor's library moves
-  // data.
-  explicit Groups(std::vector<int> group_of_rank, std::vector<bool> by_library = {});
+  // data. helps: those of reducers, who have no data.
+  explicit Groups(std::vector<int> group_of_rank, std::vector<bool> by_library = {},
+                  std::vector<bool> helps = {});
   int size() const { return static_cast<int>(members_.size()); }
   int of(int rank) const { return of_[static_cast<size_t>(rank)]; }
   const std::vector<int> &members(int group) const { return members_[static_cast<size_t>(group)]; }
@@ -24,20 +25,30 @@ class Groups {
   bool by_library(int group) const {
     return group < static_cast<int>(by_library_.size()) && by_library_[static_cast<size_t>(group)];
   }
+  bool helps(int group) const { return !helps_.empty() && helps_[static_cast<size_t>(group)]; }
+  std::vector<int> working() const { return list(false); }
+  std::vector<int> helping() const { return list(true); }
   bool any_by_library() const {
     return std::find(by_library_.begin(), by_library_.end(), true) != by_library_.end();
   }
 
  private:
+  std::vector<int> list(bool helping) const;
+
   std::vector<int> of_;
   std::vector<std::vector<int>> members_;  // in rank order
-  std::vector<bool> by_library_;
+  std::vector<bool> by_library_, helps_;
 };
 
 Groups hosts_of(const Topology &topology);
 // Islands that have a library, and what is left by host.
 Groups islands_of(const Topology &topology);
 Groups one_group(int ranks);
+// For operations that reducers help with: workers by host, and reducers apart from them by host. All on one
+// host: each rank alone.
+Groups parties_of(const Topology &topology);
+// The same, with workers that have a library by island.
+Groups island_parties_of(const Topology &topology);
 
 struct Piece {
   uint64_t offset, count;  // elements
@@ -53,9 +64,10 @@ struct Pieces {
   uint64_t largest = 0;  // elements
 };
 
-// `count` elements, an equal share at home in each of the groups `homes`, and of a group's share an equal
-// part driven by each rank of each group.
-Pieces cut_evenly(const Groups &groups, const std::vector<int> &homes, uint64_t count, size_t element);
+// The elements [first, first + count), an equal share at home in each of the groups `homes`, and of a group's
+// share an equal part driven by each rank of each group.
+Pieces cut_evenly(const Groups &groups, const std::vector<int> &homes, uint64_t count, size_t element,
+                  uint64_t first = 0);
 // Blocks one after another, counts[r] elements at home with rank r. Every rank has at least one piece.
 Pieces cut_blocks(const Groups &groups, const std::vector<uint64_t> &counts, size_t element);
 

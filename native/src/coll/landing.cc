@@ -22,6 +22,7 @@ void agree(Schedule &schedule, const std::vector<int> &members, int rank) {
 Landing::Landing(Schedule &schedule, const Groups &groups, int rank, uint64_t room)
     : schedule_(schedule),
       on_chip_(groups.by_library(groups.of(rank))),
+      in_slots_(on_chip_ || groups.helps(groups.of(rank))),
       arriving_(schedule, Space::stage, room, kArriving),
       leaving_(schedule, Space::stage, room, kLeaving) {
   schedule.on_chip = on_chip_;
@@ -29,14 +30,14 @@ Landing::Landing(Schedule &schedule, const Groups &groups, int rank, uint64_t ro
 }
 
 Landing::Place Landing::take(Span output, uint32_t free) {
-  if (!on_chip_) return {output, free, nullptr};
+  if (!in_slots_) return {output, free, nullptr};
   const Slots::Slot slot = arriving_.take(output.count);
   return {slot.span, slot.used, &slot.used};
 }
 
 uint32_t Landing::land(const Place &place, Span output, const Schedule::After &after) {
-  if (!on_chip_) return after.front();
-  return *place.used = schedule_.to_chip(output, place.span, after);
+  if (!in_slots_) return after.front();
+  return *place.used = on_chip_ ? schedule_.to_chip(output, place.span, after) : schedule_.join(after);
 }
 
 void Lag::append(std::function<void()> steps) {

@@ -14,8 +14,8 @@ namespace dicomm::coll {
 // operation. Appended before all other steps.
 void agree(Schedule &schedule, const std::vector<int> &members, int rank);
 
-// Where what crosses arrives: in the output itself, or, where a library serves this rank's group and the
-// output is its chip's memory, in slots on the way there.
+// Where what crosses arrives: in the output itself; in slots on the way there, where a library serves this
+// rank's group and the output is its chip's memory; in slots where a reducer has no output.
 class Landing {
  public:
   Landing(Schedule &schedule, const Groups &groups, int rank, uint64_t room);
@@ -36,7 +36,7 @@ class Landing {
 
  private:
   Schedule &schedule_;
-  const bool on_chip_;
+  const bool on_chip_, in_slots_;
   Slots arriving_, leaving_;
 };
 

@@ -1,6 +1,6 @@
 // Small messages on two levels: up a tree to one leader per group, between the leaders in log2(groups)
 // rounds, and down again. What counts is the number of rounds, above all of those between groups.
-#include "coll/groups.h"
+#include "coll/helping.h"
 #include "coll/team.h"
 
 namespace dicomm::coll {
@@ -9,16 +9,17 @@ namespace {
 
 constexpr auto kNone = Schedule::kNone;
 
-// The members of this rank's group and, for a leader, the leaders of all groups.
+// The members of this rank's group and, for a leader, the leaders of all groups that have data. Not of a
+// reducer.
 struct Levels {
   // `root` leads its group, which comes first.
   Levels(const Problem &problem, const Topology &topology, int root)
-      : groups(hosts_of(topology)), group(groups.of(problem.rank)) {
+      : Levels(problem, hosts_of(topology), root) {}
+  Levels(const Problem &problem, const Groups &all, int root) : groups(all), group(groups.of(problem.rank)) {
+    const auto leader = [&](int g) { return g == groups.of(root) ? root : groups.members(g).front(); };
     std::vector<int> leaders;
-    for (int g = 0; g < groups.size(); ++g) {
-      leaders.push_back(g == groups.of(root) ? root : groups.members(g).front());
-    }
-    inside = team_of(groups.members(group), leaders[static_cast<size_t>(group)], problem.rank);
+    for (const int g : groups.working()) leaders.push_back(leader(g));
+    inside = team_of(groups.members(group), leader(group), problem.rank);
     across = team_of(leaders, root, problem.rank);
     for (const int leader : across.ranks) alone.push_back(groups.members(groups.of(leader)).size() == 1);
   }
@@ -68,28 +69,58 @@ Schedule broadcast_leaders(const Problem &problem, const Topology &topology) {
   return schedule;
 }
 
-Schedule allreduce_leaders(const Problem &problem, const Topology &topology) {
-  Schedule schedule;
-  const Levels levels(problem, topology, 0);
+namespace {
+
+void allreduce(Schedule &schedule, const Problem &problem, const Levels &levels) {
   const Span output{Space::output, 0, problem.count};
   const Reduced own = reduce_inside(schedule, levels, problem.count);
   uint32_t here = kNone;
   if (levels.leads()) here = doubling(schedule, levels.across, levels.alone, own.sum, output, true);
   tree_broadcast(schedule, levels.inside, output, {here}, own.sent);
-  return schedule;
 }
 
-Schedule reduce_leaders(const Problem &problem, const Topology &topology) {
-  Schedule schedule;
-  const Levels levels(problem, topology, problem.root);
+void reduce(Schedule &schedule, const Problem &problem, const Levels &levels) {
   const Reduced own = reduce_inside(schedule, levels, problem.count);
-  if (!levels.leads()) return schedule;
+  if (!levels.leads()) return;
   Slots partial(schedule, Space::acc, problem.count, 1);
   Fold sum(schedule, partial);
   sum.add(own.sum);
   tree_reduce(schedule, levels.across, levels.alone, problem.count, sum);
   if (problem.rank == problem.root) sum.end({Space::output, 0, problem.count}, true);
+}
+
+// The workers do it among themselves, and the reducers hear of it.
+template <class Operation>
+Schedule among_workers(const Problem &problem, const Topology &topology, Operation operation) {
+  Schedule schedule;
+  const Groups groups = parties_of(topology);
+  const bool rooted = problem.op == DICOMM_REDUCE;
+  const int first = rooted ? problem.root : groups.members(groups.working().front()).front();
+  tell_reducers(schedule, groups, {}, problem.rank);
+  if (problem.role != Problem::Role::reducer) operation(schedule, problem, Levels(problem, groups, first));
   return schedule;
+}
+
+}  // namespace
+
+Schedule allreduce_leaders(const Problem &problem, const Topology &topology) {
+  Schedule schedule;
+  allreduce(schedule, problem, Levels(problem, topology, 0));
+  return schedule;
+}
+
+Schedule reduce_leaders(const Problem &problem, const Topology &topology) {
+  Schedule schedule;
+  reduce(schedule, problem, Levels(problem, topology, problem.root));
+  return schedule;
+}
+
+Schedule allreduce_workers(const Problem &problem, const Topology &topology) {
+  return among_workers(problem, topology, allreduce);
+}
+
+Schedule reduce_workers(const Problem &problem, const Topology &topology) {
+  return among_workers(problem, topology, reduce);
 }
 
 // The leaders know all results and give each member its own.

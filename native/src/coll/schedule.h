@@ -113,7 +113,7 @@ struct Schedule {
   bool on_chip = false;
   uint64_t count_of[kSpaces] = {};  // elements of the scratch spaces
 
-  // Builders: append a step that waits for `after` (kNone entries are skipped), return its index.
+  // Builders: append a step that waits for `after` (but kNone), return its index.
   using After = std::vector<uint32_t>;
   static constexpr uint32_t kNone = UINT32_MAX;
   uint32_t send(int peer, Span a, const After &after = {});
@@ -154,18 +154,17 @@ struct Schedule {
   uint32_t append(Step step, const After &after);
 };
 
-// One operation as all ranks see it. Every rank holds the same values but for `rank` and, in alltoall, the
-// counts.
+// One operation as all ranks see it. Every rank holds the same values but for `rank`, `role` and, in
+// alltoall, the counts.
 struct Problem {
   dicomm_opcode op = DICOMM_BARRIER;
-  int rank = 0;
-  int size = 1;
-  int root = 0;
+  int rank = 0, size = 1, root = 0;
   size_t element = 1;    // bytes of dtype
   bool widened = false;  // the accumulation type is not dtype
   bool scaled = false;   // reductions: inputs are not used as they are (premul_sum, bool)
-  // Which islands' libraries know the operation's types and arithmetic: none of use, one that serves all
-  // ranks, or those of all islands of several.
+  // allreduce and reduce where some ranks only help: reducers have neither input nor output.
+  enum class Role : uint8_t { peer, worker, reducer } role = Role::peer;
+  // Whose libraries know the types and the arithmetic: of no island, of the only one, of all of several.
   enum class Libraries : uint8_t { none, one, several } libraries = Libraries::none;
   uint64_t count = 0;  // broadcast, allreduce, reduce: elements of the buffer
   // allgather, gather: what each rank contributes; reduce_scatter, scatter: what each rank gets. Equal

@@ -1,10 +1,12 @@
 // Reductions on two levels: inside each group, then between the groups' drivers. Groups are hosts, or islands
-// whose libraries do the inner part; with all ranks in one group they are the flat `direct` ones.
+// whose libraries do the inner part; with all ranks in one group they are the flat `direct` ones. Groups of
+// reducers give nothing and get nothing, but own pieces.
 //
 // All ranks get the same bits. Every piece is reduced on one rank, its owner, first the owner's group in rank
 // order, then the other groups in theirs, and the result copied from there; or two groups exchange their
 // sums, and on both sides the first group's comes first.
 #include "coll/crossing.h"
+#include "coll/helping.h"
 #include "coll/inside.h"
 #include "coll/landing.h"
 
@@ -47,7 +49,7 @@ struct Reduction {
   void contribute_all(const Piece &piece, Span input, int at, Fold &into, uint32_t &read, int except = -1) {
     for (int i = 0; i < groups.size(); ++i) {
       const int group = wrap(groups.of(at) + i, groups.size());
-      if (group != except) contribute(piece, group, input, at, into, read);
+      if (group != except && !groups.helps(group)) contribute(piece, group, input, at, into, read);
     }
   }
 
@@ -77,14 +79,6 @@ struct Reduction {
   Lag lag;
   Slots partials, partials_leaving;
 };
-
-std::vector<int> all_but(int groups, int except) {
-  std::vector<int> out;
-  for (int g = 0; g < groups; ++g) {
-    if (g != except) out.push_back(g);
-  }
-  return out;
-}
 
 // Two groups: as many bytes cross when sums are exchanged as when sums cross one way and results the other,
 // but each piece only once, and no direction has to wait for the other. Twice the additions; not where sums
@@ -117,11 +111,15 @@ Schedule allreduce_exchange(const Problem &problem, const Groups &groups) {
 }
 
 Schedule allreduce(const Problem &problem, const Groups &groups) {
-  if (groups.size() == 2 && !problem.widened) return allreduce_exchange(problem, groups);
   const int me = problem.rank;
-  const Pieces pieces = cut_evenly(groups, all_but(groups.size(), -1), problem.count, problem.element);
+  const bool helps = groups.helps(groups.of(me));
+  if (groups.helping().empty() && groups.size() == 2 && !problem.widened)
+    return allreduce_exchange(problem, groups);
+  const Pieces pieces = cut_for_allreduce(groups, problem);
   Reduction r(problem, groups, pieces);
+  tell_reducers(r.schedule, groups, pieces, me);
   for (const Piece &piece : pieces.list) {
+    if (helps && me != piece.rank) continue;
     const Span input{Space::input, piece.offset, piece.count};
     const Span output{Space::output, piece.offset, piece.count};
     uint32_t read = Schedule::kNone, here = Schedule::kNone;
@@ -135,7 +133,7 @@ Schedule allreduce(const Problem &problem, const Groups &groups) {
       there.push_back(read);
       here = r.landing.land(place, output, there);
     }
-    r.spread(output, driver, here, read);
+    if (!helps) r.spread(output, driver, here, read);
   }
   return r.done();
 }
@@ -154,15 +152,15 @@ Schedule reduce_scatter(const Problem &problem, const Groups &groups) {
 }
 
 // Each piece has one group other than the root's at home, where the other groups' contributions are added up
-// before they go to a driver in the root's group, and from there to the root: then no group sends or receives
-// more than the buffer's size.
+// before they go to a driver in the root's group, and from there to the root: then no group of workers sends
+// or receives more than the buffer's size.
 Schedule reduce(const Problem &problem, const Groups &groups) {
   const int me = problem.rank;
   const int root_group = groups.of(problem.root);
-  const bool crosses = groups.size() > 1;
-  const auto homes = crosses ? all_but(groups.size(), root_group) : std::vector<int>{root_group};
-  const Pieces pieces = cut_evenly(groups, homes, problem.count, problem.element);
+  const size_t working = groups.working().size();
+  const Pieces pieces = cut_for_reduce(groups, problem);
   Reduction r(problem, groups, pieces);
+  tell_reducers(r.schedule, groups, pieces, me);
   Slots finished(r.schedule, Space::stage, pieces.largest, kFinished);
   for (const Piece &piece : pieces.list) {
     const Span input{Space::input, piece.offset, piece.count};
@@ -171,9 +169,9 @@ Schedule reduce(const Problem &problem, const Groups &groups) {
     uint32_t read = Schedule::kNone;
     Fold sum = r.fold();
     r.contribute(piece, root_group, input, owner, sum, read);
-    if (groups.size() == 2) {
+    if (working == 2) {
       r.contribute(piece, piece.home, input, owner, sum, read);
-    } else if (crosses) {
+    } else if (working > 2) {
       Fold others = r.fold();
       r.contribute_all(piece, input, piece.rank, others, read, root_group);
       r.crossing.partial(piece.rank, owner, piece.offset, piece.count, others, sum);
@@ -202,6 +200,18 @@ Schedule allreduce_direct(const Problem &problem, const Topology &) {
 }
 Schedule allreduce_islands(const Problem &problem, const Topology &topology) {
   return allreduce(problem, islands_of(topology));
+}
+Schedule allreduce_reducers(const Problem &problem, const Topology &topology) {
+  return allreduce(problem, parties_of(topology));
+}
+Schedule allreduce_reducers_islands(const Problem &problem, const Topology &topology) {
+  return allreduce(problem, island_parties_of(topology));
+}
+Schedule reduce_reducers(const Problem &problem, const Topology &topology) {
+  return reduce(problem, parties_of(topology));
+}
+Schedule reduce_reducers_islands(const Problem &problem, const Topology &topology) {
+  return reduce(problem, island_parties_of(topology));
 }
 Schedule reduce_islands(const Problem &problem, const Topology &topology) {
   return reduce(problem, islands_of(topology));

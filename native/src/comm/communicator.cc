@@ -13,7 +13,8 @@ Communicator::Communicator(Context &context, Setup setup)
       engine_(context.engine()),
       messenger_(context.messenger()),
       setup_(std::move(setup)),
-      libraries_(setup_.topology) {}
+      libraries_(setup_.topology),
+      workers_(size() - static_cast<int>(std::ranges::count_if(setup_.topology.ranks, &RankInfo::helps))) {}
 
 Communicator::~Communicator() {
   close();
@@ -24,6 +25,11 @@ std::vector<int> Communicator::neighbours() const {
   std::vector<int> ranks;
   if (size() > 1) ranks.push_back((rank() + 1) % size());
   if (size() > 2) ranks.push_back((rank() + size() - 1) % size());
+  if (workers_ == size()) return ranks;
+  const auto helps = [&](int r) { return setup_.topology.ranks[static_cast<size_t>(r)].helps(); };
+  for (int peer = 0; peer < size(); ++peer) {
+    if (helps(peer) != helps(rank()) && std::ranges::count(ranks, peer) == 0) ranks.push_back(peer);
+  }
   return ranks;
 }
 
@@ -38,9 +44,10 @@ Status Communicator::open(Nanos deadline) {
   channel_ = &messenger_.attach(setup_.id, *this, rank(), setup_.peers);
   context_.add(*this);
   messenger_.replay(*channel_);
+  const std::vector<int> near = neighbours();
   Wire hello;
   hello.type = MessageType::hello;
-  for (const int peer : neighbours()) {
+  for (const int peer : near) {
     messenger_.notify(*channel_, peer, hello);
     // Without a path to it nothing will ever say so.
     const Link &link = messenger_.link(*channel_, peer);
@@ -48,7 +55,7 @@ Status Communicator::open(Nanos deadline) {
   }
   engine_.settle();
   const auto met = [&] {
-    return std::ranges::all_of(neighbours(), [&](int peer) { return hellos_.contains(peer); });
+    return std::ranges::all_of(near, [&](int peer) { return hellos_.contains(peer); });
   };
   engine_.drive(lock, deadline, [&] { return !failed_.ok() || met(); });
   if (met()) {
@@ -58,7 +65,7 @@ Status Communicator::open(Nanos deadline) {
   }
   DICOMM_TRY(failed_);
   std::string missing;
-  for (const int peer : neighbours()) {
+  for (const int peer : near) {
     if (!hellos_.contains(peer)) missing += (missing.empty() ? "" : " and ") + describe_rank(peer);
   }
   const Status why = Status::make(DICOMM_TIMED_OUT, "making communicator '", setup_.name,
@@ -100,6 +107,7 @@ Status Communicator::start(const dicomm_op &op, Request *&out) {
     return Status::make(DICOMM_INVALID_ARGUMENT, opcode_name(op.opcode), ": time-out of ", timeout,
                         " ns; it must be positive, DICOMM_TIMEOUT_DEFAULT or DICOMM_TIMEOUT_NEVER");
   }
+  if (op.opcode == DICOMM_SERVE) return start_serving(out);
   const bool pair = op.opcode == DICOMM_SEND || op.opcode == DICOMM_RECV;
   return pair ? start_point_to_point(op, timeout, out) : start_collective(op, timeout, out);
 }
@@ -122,12 +130,14 @@ Status Communicator::start_point_to_point(const dicomm_op &op, Nanos timeout, Re
   return {};
 }
 
+Planning Communicator::planning() {
+  return {setup_.topology, rules_,      libraries_, rank(),           workers_,
+          context_.chip(), setup_.wire, programs_,  arena_ != nullptr};
+}
+
 Status Communicator::start_collective(const dicomm_op &op, Nanos timeout, Request *&out) {
   Collective::Plan plan;
-  DICOMM_TRY(plan_collective(op,
-                             {setup_.topology, rules_, libraries_, rank(), context_.chip(), setup_.wire,
-                              programs_, arena_ != nullptr},
-                             plan));
+  DICOMM_TRY(plan_collective(op, planning(), plan));
   const bool on_chip = plan.program->schedule.on_chip;
   if (on_chip) {
     Collective::take_chip_memory(*context_.chip(), plan);
@@ -140,10 +150,17 @@ Status Communicator::start_collective(const dicomm_op &op, Nanos timeout, Reques
   }
   auto lock = engine_.lock();
   DICOMM_TRY(failed_);
+  issue(std::move(plan), timeout, out);
+  engine_.settle();
+  return {};
+}
+
+// Lock held.
+void Communicator::issue(Collective::Plan plan, Nanos timeout, Request *&out) {
   plan.seq = next_seq_;
   if (plan.wire) {
     plan.residual =
-        residuals_.of(plan.input.base(), op.opcode, plan.program->schedule.scratch(Space::residual));
+        residuals_.of(plan.input.base(), plan.opcode, plan.program->schedule.scratch(Space::residual));
   }
   const Fingerprint mine = plan.fingerprint;
   auto *request = Collective::make(
@@ -159,8 +176,6 @@ Status Communicator::start_collective(const dicomm_op &op, Nanos timeout, Reques
     probing_ = true;
     probe_timer_ = engine_.reactor().at(now() + kProbeAfter, [this] { probe(); });
   }
-  engine_.settle();
-  return {};
 }
 
 void Communicator::launch(Request &request, Nanos timeout) {
@@ -233,6 +248,7 @@ Status Communicator::mismatch(int peer, int64_t seq, const Fingerprint &mine,
 bool Communicator::on_fingerprint(int peer, uint32_t wire_seq, const Fingerprint &theirs) {
   if (!failed_.ok()) return tell_end(peer), false;
   const int64_t seq = full_seq(wire_seq);
+  if (seq == next_seq_) serve_soon();
   if (seq >= next_seq_ || seq < 0 || next_seq_ - seq > kHistory) return true;
   const Fingerprint &mine = history_[static_cast<size_t>(seq % kHistory)];
   if (mine == theirs) return true;
@@ -254,6 +270,7 @@ void Communicator::on_probe(int peer, uint32_t wire_seq, const Fingerprint &thei
   const int64_t seq = full_seq(wire_seq);
   if (seq >= next_seq_) {
     ahead_[peer] = {seq, theirs};
+    serve_soon();
   } else {
     static_cast<void>(on_fingerprint(peer, wire_seq, theirs));  // fails the communicator by itself
   }
@@ -261,6 +278,7 @@ void Communicator::on_probe(int peer, uint32_t wire_seq, const Fingerprint &thei
 
 void Communicator::on_hello(int peer) {
   hellos_.insert(peer);
+  static_cast<void>(messenger_.link(*channel_, peer));  // it will hear that this rank leaves
   if (!failed_.ok()) tell_end(peer);
 }
 
@@ -282,6 +300,7 @@ void Communicator::on_bye(int peer) {
     if (!request->done() && request->needs(peer, gone)) request->give_up(why);
     request->release();
   }
+  serve_soon();
 }
 
 void Communicator::on_peer_lost(int peer, const Status &why) {
@@ -334,6 +353,7 @@ void Communicator::fail(const Status &why) {
 void Communicator::end(const Status &why) {
   if (failed_.ok()) failed_ = why;
   if (lane_) lane_->abort();
+  stop_serving(why);
   for (Request *request : engine_.active(this)) {
     if (!request->done()) request->fail(why);
     request->release();
@@ -374,6 +394,7 @@ void Communicator::close_lane() {
 void Communicator::close() {
   if (channel_ == nullptr || context_.closed()) return;
   auto lock = engine_.lock();
+  stop_serving(Status::make(DICOMM_ABORTED, describe_rank(rank()), " closed the communicator"));
   engine_.drive(lock, setup_.timeout == kNever ? kNever : deadline_after(setup_.timeout), [&] {
     const auto active = engine_.active(this);
     for (Request *request : active) request->release();

@@ -3,7 +3,7 @@
 // Failure is for ever and for all: the first reason wins, fails every active and later operation here, and is
 // passed on to every rank this one has a connection to. Each rank is connected to its two neighbours in rank
 // order from the start (the watch ring), so that a process that dies is noticed at once and the news reaches
-// everybody.
+// everybody. So is every reducer to every worker: who serves must hear when they leave.
 #pragma once
 
 #include <array>
@@ -24,6 +24,8 @@
 
 namespace dicomm {
 
+struct Planning;
+
 class Communicator final : private ChannelOwner, private CollectiveOwner, private ArenaOwner {
  public:
   struct Setup {
@@ -39,7 +41,7 @@ class Communicator final : private ChannelOwner, private CollectiveOwner, privat
 
   Communicator(Context &context, Setup setup);
   ~Communicator();
-  // Joins the watch ring; returns when both neighbours have too.
+  // Joins the watch ring; returns when all neighbours have too.
   Status open(Nanos deadline);
 
   // Starts an operation. What is wrong with the arguments is found before anything is sent.
@@ -72,6 +74,14 @@ class Communicator final : private ChannelOwner, private CollectiveOwner, privat
   Status finish(const dicomm_op &op, uint64_t *bytes = nullptr);
   Status start_point_to_point(const dicomm_op &op, Nanos timeout, Request *&out);
   Status start_collective(const dicomm_op &op, Nanos timeout, Request *&out);
+  void issue(Collective::Plan plan, Nanos timeout, Request *&out);
+  Planning planning();
+  Status start_serving(Request *&out);
+  void serve_soon();
+  void serve();
+  void stop_serving(const Status &why);
+  std::optional<std::pair<int, Fingerprint>> called(int64_t seq) const;
+  Status join_call(int peer, const Fingerprint &theirs);
   void check_ahead(int64_t seq, const Fingerprint &mine);
   void launch(Request &request, Nanos timeout);
   Farewell farewell() const;
@@ -100,6 +110,7 @@ class Communicator final : private ChannelOwner, private CollectiveOwner, privat
   Setup setup_;
   Rules rules_;
   LibrarySet libraries_;
+  const int workers_;  // ranks that are no reducers
   ProgramCache programs_;
   Residuals residuals_;
   const std::shared_ptr<Spares<PointToPoint>> pair_spares_ = std::make_shared<Spares<PointToPoint>>();
@@ -112,6 +123,8 @@ class Communicator final : private ChannelOwner, private CollectiveOwner, privat
   int64_t next_seq_ = 0;
   std::array<Fingerprint, kHistory> history_{};           // by seq modulo kHistory
   std::map<int, std::pair<int64_t, Fingerprint>> ahead_;  // probes for collectives not started here, by rank
+  Request *serving_ = nullptr;                            // of a reducer
+  bool serve_posted_ = false;                             // a task will look what there is to serve
   uint64_t splits_ = 0;
   bool left_well_ = false;   // nothing was pending nor had failed
   bool probing_ = false;     // a timer is set

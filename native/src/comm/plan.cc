@@ -1,5 +1,6 @@
 #include "comm/plan.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 
@@ -88,6 +89,33 @@ Status rooted_counts(const dicomm_op &op, const BlockList &at_root, const BlockL
     }
   }
   return equal_counts(op, own_name, own.count(), problem.counts[rank]);
+}
+
+// Of an allreduce or reduce in a communicator that has reducers. Then input and output of a reducer are
+// empty.
+Status assign_role(const dicomm_op &op, const Planning &planning, Problem &problem) {
+  const auto helps = [&](int rank) { return planning.topology.ranks[static_cast<size_t>(rank)].helps(); };
+  if (planning.workers == 0) return wrong(op, "every rank is a reducer, so there is nothing to reduce");
+  if (op.opcode == DICOMM_REDUCE && helps(problem.root)) {
+    return wrong(op, concat("root ", problem.root, " is a reducer, which gets no result; choose a worker"));
+  }
+  problem.role = helps(problem.rank) ? Problem::Role::reducer : Problem::Role::worker;
+  return {};
+}
+
+// A reducer's blocks have no memory, only the count of the workers' buffers.
+Status reducer_count(const dicomm_op &op, size_t element, uint64_t &count) {
+  const char *const what = "this rank is a reducer, which gives no buffer and gets none";
+  const auto has_memory = [](const dicomm_block *blocks, int32_t n) {
+    return n > 1 || (n == 1 && (blocks == nullptr || blocks->data != nullptr));
+  };
+  if (has_memory(op.send, op.nsend) || has_memory(op.recv, op.nrecv))
+    return wrong(op, concat(what, "; say how many elements the workers' have, and their dtype"));
+  const auto most = INT64_MAX / static_cast<int64_t>(element);
+  if (op.nsend != 1 || op.send->count < 0 || op.send->count > most)
+    return wrong(op, concat(what, ", but says how many elements the workers' have"));
+  count = static_cast<uint64_t>(op.send->count);
+  return {};
 }
 
 // Checks the lists against each other and fills in counts.
@@ -250,14 +278,19 @@ Status plan_collective(const dicomm_op &op, const Planning &planning, Collective
   const auto dtype = static_cast<dicomm_dtype>(op.dtype);
   problem.element = dicomm_dtype_size(op.dtype);
   problem.widened = is_reduction(op.opcode) && accumulation_type(dtype) != dtype;
-  if (op.opcode != DICOMM_BARRIER) {
+  if (planning.workers < problem.size && (op.opcode == DICOMM_ALLREDUCE || op.opcode == DICOMM_REDUCE))
+    DICOMM_TRY(assign_role(op, planning, problem));
+  const bool gives_data = problem.role != Problem::Role::reducer;
+  if (!gives_data) {
+    DICOMM_TRY(reducer_count(op, problem.element, problem.count));
+  } else if (op.opcode != DICOMM_BARRIER) {
     DICOMM_TRY(BlockList::from(op.send, op.nsend, problem.element, "send", plan.input));
     DICOMM_TRY(BlockList::from(op.recv, op.nrecv, problem.element, "recv", plan.output));
+    DICOMM_TRY(describe(op, plan.input, plan.output, problem));
   }
-  DICOMM_TRY(describe(op, plan.input, plan.output, problem));
   if (plan.output.overlaps_itself()) return wrong(op, "recv has elements that share memory");
 
-  if (planning.chip != nullptr && op.opcode != DICOMM_BARRIER) {
+  if (planning.chip != nullptr && op.opcode != DICOMM_BARRIER && gives_data) {
     DICOMM_TRY(find_memory(op, planning.chip, {&plan.input, &plan.output}, plan.on_chip));
     problem.on_chip = plan.on_chip;
     plan.stream = op.stream;
@@ -265,19 +298,23 @@ Status plan_collective(const dicomm_op &op, const Planning &planning, Collective
   const auto reduce = static_cast<dicomm_reduce>(op.reduce);
   if (is_reduction(op.opcode)) {
     problem.scaled = scales_inputs(reduce, dtype);
-    if (is_sum(reduce) && dtype == DICOMM_FLOAT32) problem.wire = planning.wire;
+    // What rounding loses of a buffer is kept by its address, which a reducer does not know.
+    const bool encodes = is_sum(reduce) && dtype == DICOMM_FLOAT32 && problem.role == Problem::Role::peer;
+    if (encodes) problem.wire = planning.wire;
   }
   problem.libraries = planning.libraries.use(problem, accumulation_type(dtype), reduce);
   plan.program = program_for(problem, planning);
   if (plan.program->schedule.scratch(Space::residual) > 0) plan.wire = problem.wire;
   plan.opcode = problem.op;
+  plan.bytes =
+      gives_data ? std::max(plan.input.bytes(), plan.output.bytes()) : problem.count * problem.element;
   plan.reducing = is_reduction(op.opcode);
   plan.fingerprint = fingerprint_of(op, problem, *plan.program->algorithm);
   plan.stage_input = needs_staging(plan.input, plan.output, problem.element, problem);
   plan.arithmetic.dtype = dtype;
   plan.arithmetic.op = reduce;
-  plan.arithmetic.size = problem.size;
-  if (plan.reducing && op.reduce == DICOMM_PREMUL_SUM) {
+  plan.arithmetic.size = problem.role == Problem::Role::peer ? problem.size : planning.workers;
+  if (plan.reducing && op.reduce == DICOMM_PREMUL_SUM && gives_data) {
     if (op.factor_data != nullptr) {
       set_factor(plan.arithmetic, op.factor_data);
     } else {

@@ -14,6 +14,7 @@ struct Planning {
   const Rules &rules;
   const LibrarySet &libraries;
   int rank;
+  int workers;                       // ranks that are no reducers
   const Chip *chip;                  // null: none
   std::optional<dicomm_dtype> wire;  // for what crosses of sums of float32
   ProgramCache &programs;

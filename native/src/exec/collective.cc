@@ -41,7 +41,7 @@ void Collective::dispose() {
 }
 
 void Collective::prepare(Plan &&plan) {
-  renew(plan.opcode, std::max(plan.input.bytes(), plan.output.bytes()));
+  renew(plan.opcode, plan.bytes);
   plan_ = std::move(plan);
   seq = plan_.seq;
   element_ = dicomm_dtype_size(plan_.arithmetic.dtype);

@@ -43,6 +43,7 @@ class Collective final : public Request, private TransferOwner, private ChipTask
     bool reducing = false;
     Fingerprint fingerprint;
     BlockList input, output;
+    uint64_t bytes = 0;        // of the larger; on a reducer, which has none, of the others'
     bool stage_input = false;  // input shares memory with output in a way the schedule does not allow for
     std::optional<dicomm_dtype> wire;   // the encoding of what crosses
     std::shared_ptr<float[]> residual;  // what it lost before

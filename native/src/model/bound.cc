@@ -41,6 +41,11 @@ class Parties {
     const Problem &any = problems[0];
     const double element = static_cast<double>(any.element);
     buffer_ = static_cast<double>(any.count) * element;
+    works_.resize(static_cast<size_t>(count_));
+    for (size_t rank = 0; rank < problems.size(); ++rank) {
+      if (problems[rank].role != Problem::Role::reducer) works_[static_cast<size_t>(party_of[rank])] = true;
+    }
+    working_ = static_cast<int>(std::count(works_.begin(), works_.end(), true));
     blocks_.resize(static_cast<size_t>(count_));
     const Problem &knows = problems[static_cast<size_t>(any.root)];  // gather, scatter: all counts
     for (size_t rank = 0; rank < knows.counts.size(); ++rank) {
@@ -51,9 +56,10 @@ class Parties {
   }
 
   int count() const { return count_; }
+  int working() const { return working_; }  // those that have data
 
   Traffic of(int party) const {
-    if (count_ < 2) return {};
+    if (working_ < 2 || !works_[static_cast<size_t>(party)]) return {};
     const Problem &any = problems_[0];
     const bool root = party == party_of_[static_cast<size_t>(any.root)];
     const double own = blocks_[static_cast<size_t>(party)];
@@ -63,8 +69,8 @@ class Parties {
         return root ? Traffic{buffer_, 0} : Traffic{0, buffer_};
       case DICOMM_REDUCE:
         return root ? Traffic{0, buffer_} : Traffic{buffer_, 0};
-      case DICOMM_ALLREDUCE: {  // 2 (count - 1) buffers in all: of an average party
-        const double each = 2 * buffer_ * (count_ - 1) / count_;
+      case DICOMM_ALLREDUCE: {  // 2 (working - 1) buffers in all: of an average party
+        const double each = std::max(buffer_, 2 * buffer_ * (working_ - 1) / count_);
         return {each, each};
       }
       case DICOMM_ALLGATHER:
@@ -99,6 +105,8 @@ class Parties {
   const std::vector<Problem> &problems_;
   const std::vector<int> &party_of_;
   int count_;
+  int working_ = 0;
+  std::vector<bool> works_;  // by party: it has workers
   double buffer_ = 0;
   double all_blocks_ = 0;
   std::vector<double> blocks_;  // per party
@@ -113,8 +121,10 @@ void raise(Bound &bound, double seconds, std::string reason) {
 
 Bound lower_bound(const std::vector<Problem> &problems, const Topology &topology, const Machine &machine) {
   const int n = static_cast<int>(problems.size());
+  const auto reducers = std::ranges::count(problems, Problem::Role::reducer, &Problem::role);
+  const int workers = n - static_cast<int>(reducers);
   Bound bound{0, "nothing to do"};
-  if (n < 2) return bound;
+  if (workers < 2) return bound;
   std::vector<int> hosts, ranks;
   for (const RankInfo &rank : topology.ranks) {
     hosts.push_back(rank.host_index);
@@ -127,9 +137,9 @@ Bound lower_bound(const std::vector<Problem> &problems, const Topology &topology
   const bool local_is_quicker = shared && (!several || machine.local_latency < machine.remote_latency);
   const double quickest = local_is_quicker ? machine.local_latency : machine.remote_latency;
 
-  bound = {spread_time(n, machine.overhead_time(), machine.latency(!local_is_quicker)),
+  bound = {spread_time(workers, machine.overhead_time(), machine.latency(!local_is_quicker)),
            "word of one rank must reach all others"};
-  if (several) {
+  if (by_host.working() > 1) {
     raise(bound, machine.remote_latency + 2 * machine.overhead, "a message must go from host to host");
     for (int host = 0; host < by_host.count(); ++host) {
       const double most = by_host.of(host).most();
@@ -150,8 +160,8 @@ Bound lower_bound(const std::vector<Problem> &problems, const Topology &topology
       bytes = 0;
       for (uint64_t count : any.counts) bytes += static_cast<double>(count * any.element);
     }
-    raise(bound, bytes * (n - 1) / n / machine.reduce_bandwidth,
-          concat("ranks must combine ", static_cast<uint64_t>(bytes * (n - 1)), " bytes"));
+    raise(bound, bytes * (workers - 1) / n / machine.reduce_bandwidth,
+          concat("ranks must combine ", static_cast<uint64_t>(bytes * (workers - 1)), " bytes"));
   }
   return bound;
 }

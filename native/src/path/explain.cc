@@ -30,8 +30,17 @@ Problem make_problem(const Question &question, const Topology &topology, const L
     problem.scaled = question.scaled;
     problem.wire = question.wire;
   }
-  problem.on_chip =
-      problem.op != DICOMM_BARRIER && topology.ranks[static_cast<size_t>(rank)].chip.vendor != "cpu";
+  const auto first = std::ranges::find_if_not(topology.ranks, &RankInfo::helps);
+  problem.root = static_cast<int>(first - topology.ranks.begin());
+  const bool helped = std::ranges::any_of(topology.ranks, &RankInfo::helps) &&
+                      (problem.op == DICOMM_ALLREDUCE || problem.op == DICOMM_REDUCE);
+  if (helped) {
+    const bool helps = topology.ranks[static_cast<size_t>(rank)].helps();
+    problem.role = helps ? Problem::Role::reducer : Problem::Role::worker;
+    problem.wire.reset();
+  }
+  problem.on_chip = problem.op != DICOMM_BARRIER && problem.role != Problem::Role::reducer &&
+                    topology.ranks[static_cast<size_t>(rank)].chip.vendor != "cpu";
   problem.arena = fits_arena(topology);
   problem.libraries = libraries.use(problem, question.accumulation, question.reduce);
   problem.count = question.count;
@@ -135,6 +144,8 @@ uint64_t scratch_bytes(const Problem &problem, const Schedule &schedule, Space w
 
 std::string explain(const Rules &rules, const Question &question, const Topology &topology) {
   if (question.op < 0) return rules.table();
+  if (question.op == DICOMM_SERVE)
+    return "serve takes part in what others start, with the schedules of that\n";
   if (question.op < DICOMM_BARRIER || question.op > DICOMM_SCATTER) {
     return std::string(opcode_name(question.op)) +
            " moves one message between two ranks; it needs no rule and no schedule\n";

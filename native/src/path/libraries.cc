@@ -26,7 +26,8 @@ LibrarySet::LibrarySet(const Topology &topology) {
 Problem::Libraries LibrarySet::use(const Problem &problem, dicomm_dtype accumulation,
                                    dicomm_reduce reduce) const {
   constexpr auto kNone = Problem::Libraries::none;
-  if (!problem.on_chip && !without_chip_) return kNone;
+  // A reducer cannot see either where the workers' buffers are.
+  if (!problem.on_chip && !without_chip_ && problem.role == Problem::Role::peer) return kNone;
   const bool one = kind_ == Problem::Libraries::one;
   switch (problem.op) {
     case DICOMM_ALLREDUCE:

@@ -23,7 +23,7 @@ constexpr uint64_t M = uint64_t{1} << 20;
 // move raw inputs: partial results would travel at two or four times the size. Rows of a library apply where
 // one, or one per island, knows the operation. Rows of the arena apply where the ranks have one: there a
 // round costs a rank one write, however many read it. Only the first matching row of an op counts; the last
-// one covers everything.
+// one covers everything, but for operations that reducers help with, which have rows of their own.
 struct BuiltIn {
   dicomm_opcode op;
   uint64_t max_bytes;
@@ -53,6 +53,17 @@ constexpr BuiltIn kBuiltIn[] = {
     {DICOMM_REDUCE, kAnyBytes, kAnySize, false, "islands", 1, kIslands},
     {DICOMM_ALLGATHER, kAnyBytes, kAnySize, false, "islands", 1, kIslands},
     {DICOMM_REDUCE_SCATTER, kAnyBytes, kAnySize, false, "islands", 1, kIslands},
+
+    {DICOMM_ALLREDUCE, kAnyBytes, kAnySize, false, "reducers_islands", 1, kIslands},
+    {DICOMM_ALLREDUCE, 64 * K, kAnySize, false, "workers"},
+    {DICOMM_ALLREDUCE, kAnyBytes, 32, false, "reducers"},
+    {DICOMM_ALLREDUCE, 1 * M, kAnySize, false, "workers"},
+    {DICOMM_ALLREDUCE, kAnyBytes, kAnySize, false, "reducers"},
+    {DICOMM_REDUCE, kAnyBytes, kAnySize, false, "reducers_islands", 1, kIslands},
+    {DICOMM_REDUCE, 64 * K, kAnySize, false, "workers"},
+    {DICOMM_REDUCE, kAnyBytes, 32, false, "reducers"},
+    {DICOMM_REDUCE, 1 * M, kAnySize, false, "workers"},
+    {DICOMM_REDUCE, kAnyBytes, kAnySize, false, "reducers"},
 
     {DICOMM_BARRIER, kAnyBytes, kAnySize, false, "leaders", 2},
     {DICOMM_BARRIER, kAnyBytes, kAnySize, false, "direct", 1, 0, true},

@@ -98,6 +98,12 @@ std::vector<Request *> Engine::active(const void *group) const {
   return found;
 }
 
+size_t Engine::active_count(const void *group) const {
+  size_t count = 0;
+  for (const Request *r = active_; r != nullptr; r = r->next) count += r->group == group;
+  return count;
+}
+
 void Engine::settle() {
   if (reactor_.has_posted()) {
     Reactor::Batch none;

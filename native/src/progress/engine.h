@@ -41,6 +41,7 @@ class Engine {
   void complete(Request &request, Status status);
   // The active requests of a communicator, newest first, each retained for the caller.
   std::vector<Request *> active(const void *group) const;
+  size_t active_count(const void *group) const;
   // Ends every call that may have posted tasks, set timers or tracked requests: runs the tasks, and wakes the
   // sleeping driver for what is due earlier than it knows.
   void settle();

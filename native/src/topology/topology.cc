@@ -1,6 +1,7 @@
 #include "topology/topology.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace dicomm {
 
@@ -105,10 +106,10 @@ Topology topology_of_hosts(const std::vector<int> &host_of_rank) {
 
 Status form_islands(Topology &topology) {
   const std::vector<int> kinds = kinds_of(topology.ranks);
-  std::vector<std::pair<std::string, int>> keys;
+  std::vector<std::tuple<std::string, int, bool>> keys;
   for (size_t r = 0; r < kinds.size(); ++r) {
     const std::string &word = topology.ranks[r].chip.island;
-    keys.emplace_back(word, word.empty() ? kinds[r] : -1);
+    keys.emplace_back(word, word.empty() ? kinds[r] : -1, topology.ranks[r].helps());
   }
   const std::vector<int> numbers = number_in_order(keys);
   std::map<int, std::vector<int>> members;

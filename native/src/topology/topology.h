@@ -27,6 +27,7 @@ struct RankInfo {
   int host_index = 0;    // ranks with equal index can share memory; numbered in order of first rank
   int island_index = 0;  // ranks with equal index are one vendor library's; numbered in order of first rank
   bool operator==(const RankInfo &) const = default;
+  bool helps() const { return chip.role == "reducer"; }
 };
 
 struct Topology {
@@ -53,8 +54,9 @@ Topology flat_topology(int size);
 Topology topology_of_hosts(const std::vector<int> &host_of_rank);
 
 // Sets every island_index: ranks with equal ChipInfo::island words share an island, and so do ranks without a
-// word whose chips are compatible. INVALID_ARGUMENT, with a sentence that names ranks and hosts, when a word
-// joins chips that no library serves together, or an island has the same chip twice.
+// word whose chips are compatible; but reducers none with workers, whose library must do without them.
+// INVALID_ARGUMENT, with a sentence that names ranks and hosts, when a word joins chips that no library
+// serves together, or an island has the same chip twice.
 Status form_islands(Topology &topology);
 
 // The given ranks in that order, with hosts and islands numbered anew.
