@@ -32,3 +32,13 @@ def test_a_receiver_that_stops_is_not_overrun(vm: Machine) -> None:
         assert rank["card"]["sent_pkts"] > 1500
         for name in ("send_rnr_err", "rcvd_rnr_err", "retry_rnr_exceeded_err"):
             assert rank["card"][name] == 0, name
+
+
+def test_a_message_of_more_than_4_gib(vm: Machine) -> None:
+    """Contents are compared inside, as far as the machine's memory goes."""
+    ranks = said(vm, job(PROGRAMS / "large.py"), 590)
+    assert len(ranks) == 2
+    for rank in ranks:
+        assert rank["path"] == "rdma-direct"
+        assert rank["fallbacks"] == 0
+    assert max(rank["direct_bytes"] for rank in ranks) >= 4 << 30
