@@ -196,6 +196,7 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
   // connection_link.cc
   bool leads() const;
   bool usable() const { return link_ && !lost_; }  // the link, for posting
+  bool giving_up() const { return our_down_.has_value() != their_down_.has_value(); }  // an epoch
   bool moves() const { return carrier_ == Carrier::socket || (carrier_ == Carrier::link && usable()); }
   void begin_attempt();
   void tell_setup(const Status &made);

@@ -89,7 +89,7 @@ void VerbsConnection::port_returned(uint32_t port) {
   returned_ = true;
   if (stage_ == Stage::used) {
     widen_later();
-  } else if (leads() && !link_ && carrier_ == Carrier::socket) {
+  } else if (leads() && !link_ && carrier_ == Carrier::socket && !giving_up()) {
     pause_ = 0;
     retry_later();
   }
