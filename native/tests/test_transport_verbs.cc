@@ -41,7 +41,7 @@ TEST_CASE("transport rdma: a link that is cut anywhere loses, doubles and reorde
   std::mt19937 random(2026);
   uint64_t fallbacks = 0, again = 0;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  const int rounds = 30;  // each takes half a second there
+  const int rounds = 16;  // each takes half a second there
 #else
   const int rounds = 120;
 #endif
