@@ -15,8 +15,7 @@ import pytest
 import dicomm
 from support import reference
 from support.cells import OPERATIONS, ops_for, run_cells
-from support.leaks import no_leaks
-from support.ranks import Ranks
+from support.ranks import Ranks, jobs_by_rules
 from support.reference import dtype_of
 
 COUNTS = (0, 1, 7, 1000, 70001)
@@ -41,17 +40,8 @@ IDS = [f"{op}-{name}" for op, name in CHOICES]
 @pytest.fixture(scope="module", params=SIZES, ids=lambda size: f"{size}ranks")
 def jobs(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Ranks]]:
     """jobs(rules): the job of this size that follows the algorithm rules."""
-    made: dict[str, Ranks] = {}
-
-    def job(rules: str) -> Ranks:
-        if rules not in made:
-            made[rules] = Ranks(request.param, algorithms=rules, timeout=30.0).__enter__()
-        return made[rules]
-
-    with no_leaks():
-        yield job
-        for ranks in made.values():
-            ranks.close()
+    with jobs_by_rules(lambda rules: Ranks(request.param, algorithms=rules, timeout=30.0)) as get:
+        yield get
 
 
 @pytest.mark.parametrize(("operation", "algorithm"), CHOICES, ids=IDS)

@@ -15,8 +15,7 @@ import pytest
 import dicomm
 from support import reference
 from support.cells import OPERATIONS, ops_for, run_cells
-from support.leaks import no_leaks
-from support.ranks import Ranks
+from support.ranks import Ranks, jobs_by_rules
 from support.reference import same_bits, values
 
 LAYOUTS = {
@@ -43,17 +42,8 @@ def job(layout: tuple[str, ...], **settings: Any) -> Ranks:
 @pytest.fixture(scope="module", params=LAYOUTS.values(), ids=LAYOUTS)
 def jobs(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Ranks]]:
     """jobs(rules): the job of this layout that follows the algorithm rules."""
-    made: dict[str, Ranks] = {}
-
-    def get(rules: str) -> Ranks:
-        if rules not in made:
-            made[rules] = job(request.param, algorithms=rules).__enter__()
-        return made[rules]
-
-    with no_leaks():
+    with jobs_by_rules(lambda rules: job(request.param, algorithms=rules)) as get:
         yield get
-        for ranks in made.values():
-            ranks.close()
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

@@ -15,7 +15,7 @@ from support import reference
 from support.cells import OPERATIONS, Cell, ops_for, run_cells
 from support.leaks import no_leaks
 from support.processes import Job
-from support.ranks import Ranks
+from support.ranks import Ranks, jobs_by_rules
 from support.reference import same_bits, values
 
 # A word per rank: the brand of its chip, "" for the host's processors; with "*" it is a reducer.
@@ -85,17 +85,8 @@ def cells_of(operation: str) -> list[Cell]:
 @pytest.fixture(scope="module", params=MATRIX)
 def jobs(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Ranks]]:
     """jobs(rules): the job of this layout that follows the algorithm rules."""
-    made: dict[str, Ranks] = {}
-
-    def get(rules: str) -> Ranks:
-        if rules not in made:
-            made[rules] = job(request.param, algorithms=rules).__enter__()
-        return made[rules]
-
-    with no_leaks():
+    with jobs_by_rules(lambda rules: job(request.param, algorithms=rules)) as get:
         yield get
-        for ranks in made.values():
-            ranks.close()
 
 
 @pytest.mark.parametrize("rules", RULES.values(), ids=RULES)

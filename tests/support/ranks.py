@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import tempfile
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, TypeVar
 
 import dicomm
+from support.leaks import no_leaks
 
 T = TypeVar("T")
 
@@ -123,3 +125,19 @@ def run_ranks(size: int, function: Callable[[dicomm.Communicator], T], **setting
 def barrier(size: int) -> threading.Barrier:
     """Lines up threads outside of dicomm."""
     return threading.Barrier(size, timeout=20)
+
+
+@contextlib.contextmanager
+def jobs_by_rules(make: Callable[[str], Ranks]) -> Iterator[Callable[[str], Ranks]]:
+    """get(rules): make(rules), joined, the same one each time. In the end all close and leave nothing."""
+    made: dict[str, Ranks] = {}
+
+    def get(rules: str) -> Ranks:
+        if rules not in made:
+            made[rules] = make(rules).__enter__()
+        return made[rules]
+
+    with no_leaks():
+        yield get
+        for ranks in made.values():
+            ranks.close()

@@ -12,6 +12,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from support.digits import losses, save_digits
+
 pytestmark = pytest.mark.timeout(90)
 
 
@@ -30,52 +32,23 @@ def join(rank: int, size: int, directory: str, workers: int):
     return comm
 
 
-def train(rank: int, workers: int, data: str, comm=None, bucket_mb: float = 25.0) -> list[float]:
-    """Losses of a small classifier on scikit-learn's digits; comm: over which gradients are averaged."""
+def helped(rank: int, size: int, directory: str, data: str, workers: int, bucket_mb: float) -> list[float]:
     from dicomm.torch.ddp import Averaging, average
 
-    loaded = np.load(data)
-    images = torch.tensor(loaded["x"][rank::workers] / 16, dtype=torch.float32)
-    labels = torch.tensor(loaded["y"][rank::workers])
-    torch.manual_seed(0)
-    model = DistributedDataParallel(
-        nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)), bucket_cap_mb=bucket_mb
-    )
-    if comm is not None:
-        model.register_comm_hook(Averaging(comm), average)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
-    losses = []
-    for _ in range(20):
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(model(images), labels)
-        loss.backward()
-        optimizer.step()
-        mean = loss.detach().clone()
-        dist.all_reduce(mean)
-        losses.append(mean.item() / workers)
-    return losses
-
-
-def helped(rank: int, size: int, directory: str, data: str, workers: int, bucket_mb: float) -> list[float]:
     with join(rank, size, directory, workers) as comm:
         if comm.role == "reducer":
             comm.serve()
             assert comm.stats()["seq"] >= 20
             return []
-        return train(rank, workers, data, comm, bucket_mb)
-
-
-def alone(rank: int, size: int, data: str) -> list[float]:
-    return train(rank, size, data)
+        hook = Averaging(comm), average
+        return losses(rank, workers, data, lambda model: model.register_comm_hook(*hook), bucket_mb)
 
 
 @pytest.mark.parametrize(("reducers", "bucket_mb"), [(1, 25.0), (3, 1e-3)])
 def test_losses_equal_those_of_gloo_among_the_workers(
     ranks, tmp_path: Path, reducers: int, bucket_mb: float
 ) -> None:
-    x, y = pytest.importorskip("sklearn.datasets").load_digits(return_X_y=True)
-    data = str(tmp_path / "digits.npz")
-    np.savez(data, x=x, y=y)
+    data = save_digits(tmp_path)
     ours = ranks(
         2 + reducers,
         helped,
@@ -86,7 +59,7 @@ def test_losses_equal_those_of_gloo_among_the_workers(
         bucket_mb=bucket_mb,
         timeout=60,
     )
-    theirs = ranks(2, alone, backend="gloo", data=data)
+    theirs = ranks(2, losses, backend="gloo", data=data)
     assert ours[0] == ours[1]
     assert ours[2:] == [[]] * reducers
     assert ours[0][-1] < 0.4 < 2 < ours[0][0]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+
+from support.digits import losses, save_digits
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -212,26 +213,6 @@ def functional(rank: int, size: int) -> None:
     torch.testing.assert_close(numbers + 0, torch.tensor([size + 1j * sum(range(size))]))
 
 
-def digits(rank: int, size: int, data: str) -> list[float]:
-    """Losses of a small classifier on scikit-learn's digits, every rank a shard."""
-    loaded = np.load(data)
-    x, y = loaded["x"], loaded["y"]
-    images, labels = torch.tensor(x[rank::size] / 16, dtype=torch.float32), torch.tensor(y[rank::size])
-    torch.manual_seed(0)
-    model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)))
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
-    losses = []
-    for _ in range(20):
-        optimizer.zero_grad()
-        loss = nn.functional.cross_entropy(model(images), labels)
-        loss.backward()
-        optimizer.step()
-        mean = loss.detach().clone()
-        dist.all_reduce(mean)
-        losses.append(mean.item() / size)
-    return losses
-
-
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize(
     "function", [ddp, ddp_hooks, uneven_inputs, sparse_gradients], ids=lambda f: f.__name__
@@ -261,11 +242,9 @@ def test_functional_and_compiled(ranks) -> None:
 
 @pytest.mark.parametrize("chips", ["", "alpha:2,beta:2"], ids=["host", "mixed"])
 def test_digits_losses_equal_those_of_gloo(ranks, tmp_path: Path, chips: str) -> None:
-    x, y = pytest.importorskip("sklearn.datasets").load_digits(return_X_y=True)
-    data = str(tmp_path / "digits.npz")
-    np.savez(data, x=x, y=y)
-    ours = ranks(4, digits, data=data, env={"DICOMM_SIMULATE": chips})
-    theirs = ranks(4, digits, backend="gloo", data=data)
+    data = save_digits(tmp_path)
+    ours = ranks(4, losses, data=data, env={"DICOMM_SIMULATE": chips})
+    theirs = ranks(4, losses, backend="gloo", data=data)
     assert ours[0] == ours[3]
     assert ours[0][-1] < 0.4 < 2 < ours[0][0]
     assert ours[0] == pytest.approx(theirs[0], rel=1e-4)

@@ -9,6 +9,7 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +32,18 @@ def other(comm: dicomm.Communicator) -> dict[str, Any]:
 
 
 def wait_for_path(comm: dicomm.Communicator, path: str, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while other(comm)["path"] != path:
-        assert time.monotonic() < deadline, f"not {path} within {seconds:g} s: {other(comm)}"
-        time.sleep(0.02)
+    _wait(comm, lambda: other(comm)["path"] == path, path, seconds)
 
 
 def wait_for_cards(comm: dicomm.Communicator, cards: set[str], seconds: float = 60) -> None:
     """Until the messages to the other rank go over these cards and no others."""
+    _wait(comm, lambda: {port.split()[0] for port in other(comm)["ports"]} == cards, cards, seconds)
+
+
+def _wait(comm: dicomm.Communicator, reached: Callable[[], bool], what: object, seconds: float) -> None:
     deadline = time.monotonic() + seconds
-    while {port.split()[0] for port in other(comm)["ports"]} != cards:
-        assert time.monotonic() < deadline, f"not {cards} within {seconds:g} s: {other(comm)}"
+    while not reached():
+        assert time.monotonic() < deadline, f"not {what} within {seconds:g} s: {other(comm)}"
         time.sleep(0.02)
 
 
