@@ -219,6 +219,10 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
 
   // connection_ports.cc
   std::vector<Rail> rails_now() const;
+  uint64_t all_pairs() const { return (uint64_t{1} << rails_.size()) - 1; }
+  bool has_pair_over(uint32_t port) const {
+    return std::find(rails_.begin(), rails_.end(), port) != rails_.end();
+  }
   void proven(uint32_t pair);
   void not_proven(uint32_t pair, const std::string &why);
   void on_proven(uint64_t pairs);

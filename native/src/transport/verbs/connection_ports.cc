@@ -32,8 +32,7 @@ void VerbsConnection::proven(uint32_t pair) {
 // It is left out, if the others do without.
 void VerbsConnection::not_proven(uint32_t pair, const std::string &why) {
   broken_ |= uint64_t{1} << pair;
-  const uint64_t all = (uint64_t{1} << rails_.size()) - 1;
-  if ((broken_ & (peer_proven_ | 1)) != 0 || (broken_ | 1) == all)
+  if ((broken_ & (peer_proven_ | 1)) != 0 || (broken_ | 1) == all_pairs())
     return drop_link(why, "connection not made", pair);
   const auto said = [&](size_t other) {
     return other != pair && rails_[other] == rails_[pair] && (broken_ >> other & 1) != 0;
@@ -53,10 +52,9 @@ void VerbsConnection::on_proven(uint64_t pairs) {
 
 // All ports that are up are used, as far as we know.
 bool VerbsConnection::complete_link() const {
-  const uint64_t all = (uint64_t{1} << rails_.size()) - 1;
-  if ((proven_ & peer_proven_) != all) return false;
+  if ((proven_ & peer_proven_) != all_pairs()) return false;
   for (uint32_t i = 0; i < verbs_.ports.size(); ++i) {
-    if (verbs_.ports[i]->up() && std::find(rails_.begin(), rails_.end(), i) == rails_.end()) return false;
+    if (verbs_.ports[i]->up() && !has_pair_over(i)) return false;
   }
   return true;
 }
@@ -85,7 +83,7 @@ void VerbsConnection::port_lost(uint32_t port, const std::string &why) {
 }
 
 void VerbsConnection::port_returned(uint32_t port) {
-  if (stage_ == Stage::used && std::find(rails_.begin(), rails_.end(), port) != rails_.end()) return;
+  if (stage_ == Stage::used && has_pair_over(port)) return;
   returned_ = true;
   if (stage_ == Stage::used) {
     widen_later();
