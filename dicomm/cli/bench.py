@@ -122,7 +122,8 @@ def command(
     if ranks is not None and ranks != launched:
         raise click.UsageError(f"--ranks {ranks}, but the launcher started {launched}: leave --ranks out")
     with init() as comm:
-        sys.exit(_measure_all(options, comm))
+        status = _measure_all(options, comm)
+    sys.exit(status)  # not inside: who leaves by an exception aborts the others, in the middle of their last step
 
 
 def _operations(words: Sequence[str]) -> tuple[str, ...]:
