@@ -123,7 +123,7 @@ def command(
         raise click.UsageError(f"--ranks {ranks}, but the launcher started {launched}: leave --ranks out")
     with init() as comm:
         status = _measure_all(options, comm)
-    sys.exit(status)  # out here: who leaves by an exception aborts the others, in the midst of their last step
+    sys.exit(status)  # out here: who leaves by an exception aborts the others, in mid-step
 
 
 def _operations(words: Sequence[str]) -> tuple[str, ...]:
