@@ -42,6 +42,7 @@ void relax() {
 
 Status Engine::start() {
   DICOMM_TRY(reactor_.open());
+  DICOMM_TRY(alarm_.open());
   thread_ = start_thread("dicomm-progress", [this] { run(); });
   return {};
 }
@@ -50,7 +51,7 @@ void Engine::stop() {
   {
     Lock lock(mutex_);
     stop_ = true;
-    rest_.notify_all();
+    alarm_.set(1);
     deep_rest_.store(false);
     deep_rest_.notify_all();
     reactor_.kick();
@@ -60,6 +61,7 @@ void Engine::stop() {
 
 void Engine::after_fork() {
   reactor_.after_fork();
+  alarm_.after_fork();
   // The thread object names a thread of the parent; neither join nor its destructor may touch it.
   new (&thread_) std::thread();
 }
@@ -198,11 +200,11 @@ void Engine::step(Lock &lock, Nanos until) {
 
 WaitEnd Engine::wait(Request *const *requests, size_t count, Nanos until) {
   if (any_done(requests, count)) return WaitEnd::done;
-  enter();
+  const Nanos start = now();
+  enter(start);
   Lock lock(mutex_, std::defer_lock);
   const bool crowded = crowded_.load(std::memory_order_relaxed);
   const unsigned look_up = crowded ? kLookUpCrowded : kLookUp;
-  const Nanos start = until == 0 ? 0 : now();
   const Nanos spin_end = std::min(until, start + spin_);
   WaitEnd end = WaitEnd::done;
   bool done = false;
@@ -220,6 +222,7 @@ WaitEnd Engine::wait(Request *const *requests, size_t count, Nanos until) {
     if (done || until == 0) break;
     if (!look_up_now) continue;
     const Nanos time = now();
+    visit(time);
     if (time >= spin_end) break;
     if (yields || time - start > kKeepCore) sched_yield();
   }
@@ -261,41 +264,32 @@ WaitEnd Engine::wait(Request *const *requests, size_t count, Nanos until) {
 }
 
 void Engine::leave() {
-  // The background thread rests deeply only while callers stay; the last one to go calls it back.
+  // The last one to go calls back the background thread that sleeps while a driver does.
   if (callers_.fetch_sub(1) == 1 && deep_rest_.load() && deep_rest_.exchange(false)) deep_rest_.notify_one();
 }
 
 void Engine::run() {
   Lock lock(mutex_);
-  uint64_t seen = visits_.load();
-  Nanos rest = kRest;
   while (!stop_) {
-    const uint64_t visits = visits_.load();
-    if (callers_.load() > 0 || visits != seen) {
-      // Nobody came since the last look, which was not the first: who is here stays. Or a driver has slept
-      // for long.
-      const bool stays =
-          (visits == seen && rest == kLongRest) || (driver_ != nullptr && now() - driver_since_ > kLongSleep);
-      seen = visits;
-      if (stays) {
-        deep_rest_.store(true);
-        if (callers_.load() > 0) {
-          lock.unlock();
-          deep_rest_.wait(true);
-          lock.lock();
-        }
-        deep_rest_.store(false);
-        --seen;  // who has left just now may come again: one short rest before we drive
-        rest = kRest;
-      } else {
-        rest_.wait_for(lock, std::chrono::nanoseconds(rest));
-        rest = std::min(2 * rest, kLongRest);
+    const Nanos time = now();
+    if (driver_ != nullptr && time - driver_since_ > kLongSleep) {
+      deep_rest_.store(true);
+      if (callers_.load() > 0) {
+        lock.unlock();
+        deep_rest_.wait(true);
+        lock.lock();
       }
-      continue;
+      deep_rest_.store(false);
+      visited_.store(now());  // who has left just now may come again
+    } else if (const Nanos until = visited_.load() + kRest; callers_.load() > 0 || time < until) {
+      alarm_.set(std::max(until, time + kNews));
+      lock.unlock();
+      alarm_.wait();
+      lock.lock();
+    } else {
+      sleep(lock, background_, kNever);
+      hand_over();
     }
-    sleep(lock, background_, kNever);
-    hand_over();
-    rest = kRest;
   }
 }
 

@@ -5,17 +5,18 @@
 // thread that waits for it. One thread at a time sleeps in the reactor (the driver); other waiters sleep on a
 // futex word of their own until their request is done or the driver leaves and asks one of them to take over.
 //
-// The background thread drives only when no caller does. It keeps out of the way of callers: while they come
-// and go it looks up now and then, from every kRest to every kLongRest: a core that it takes, or a wake-up
-// that each of them has to send it, shows in their latency. While they stay, polling or asleep as driver, it
-// sleeps until they leave. When nobody waits it sleeps in the reactor and costs nothing.
+// The background thread drives only when no caller does. It keeps out of the way of callers, for a core that
+// it takes, or a wake-up that each of them has to send it, shows in their latency: while they come and go, or
+// poll, they put off the alarm that would wake it. While a driver sleeps it sleeps too, until the last caller
+// leaves. When nobody waits it sleeps in the reactor and costs nothing.
 #pragma once
 
-#include <condition_variable>
+#include <atomic>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "progress/alarm.h"
 #include "progress/reactor.h"
 #include "progress/request.h"
 
@@ -48,7 +49,7 @@ class Engine {
   // Drives from this thread until `done()` or the deadline. The lock is released while it sleeps.
   template <class Done>
   bool drive(Lock &lock, Nanos until, Done done) {
-    enter();
+    enter(now());
     bool reached = done();
     while (!reached && now() < until) {
       step(lock, until);
@@ -68,7 +69,8 @@ class Engine {
   void after_fork();
 
  private:
-  static constexpr Nanos kRest = 250 * kMicrosecond, kLongRest = 4 * kRest;
+  // The background thread takes over kRest after a visit, of which kNews may have passed since the last one.
+  static constexpr Nanos kRest = kMillisecond, kNews = kRest / 2;
   static constexpr Nanos kLongSleep = 2 * kMillisecond;
   // Polls between looks at the clock.
   static constexpr unsigned kLookUp = 32;
@@ -76,9 +78,14 @@ class Engine {
   // Who yields is slow to answer, so a rank that has its core to itself does so only after a while.
   static constexpr Nanos kKeepCore = 100 * kMicrosecond;
 
-  void enter() {
+  void enter(Nanos time) {
     callers_.fetch_add(1);
-    visits_.fetch_add(1);
+    visit(time);
+  }
+  void visit(Nanos time) {
+    if (time - visited_.load(std::memory_order_relaxed) < kNews) return;
+    visited_.store(time, std::memory_order_relaxed);
+    alarm_.set(time + kRest);
   }
   void leave();
   void run();                                       // the background thread
@@ -103,9 +110,9 @@ class Engine {
   Nanos driver_until_ = 0;
   std::vector<Waiter *> sleepers_;  // on their futex words
 
-  std::atomic<int> callers_{0};      // threads inside wait
-  std::atomic<uint64_t> visits_{0};  // calls of wait so far
-  std::condition_variable rest_;
+  std::atomic<int> callers_{0};    // threads inside wait
+  std::atomic<Nanos> visited_{0};  // when one of them last put off the alarm
+  Alarm alarm_;
   std::atomic<bool> deep_rest_{false};
   Waiter background_;
   bool stop_ = false;
