@@ -270,6 +270,7 @@ void Engine::leave() {
 
 void Engine::run() {
   Lock lock(mutex_);
+  bool rang = false;
   while (!stop_) {
     const Nanos time = now();
     if (driver_ != nullptr && time - driver_since_ > kLongSleep) {
@@ -281,12 +282,17 @@ void Engine::run() {
       }
       deep_rest_.store(false);
       visited_.store(now());  // who has left just now may come again
-    } else if (const Nanos until = visited_.load() + kRest; callers_.load() > 0 || time < until) {
-      alarm_.set(std::max(until, time + kNews));
+      rang = false;
+    } else if (callers_.load() > 0 || time - visited_.load() < rest_.load()) {
+      if (rang) rest_.store(std::min(2 * rest_.load(), kLongRest));  // for nothing
+      alarm_.set(time + rest_.load());
       lock.unlock();
       alarm_.wait();
       lock.lock();
+      rang = true;
     } else {
+      rest_.store(kRest);
+      rang = false;
       sleep(lock, background_, kNever);
       hand_over();
     }

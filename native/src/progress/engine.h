@@ -70,7 +70,9 @@ class Engine {
 
  private:
   // The background thread takes over kRest after a visit, of which kNews may have passed since the last one.
-  static constexpr Nanos kRest = kMillisecond, kNews = kRest / 2;
+  // Where callers get a core only now and then, and so are late with putting off the alarm, it learns to wait
+  // longer.
+  static constexpr Nanos kRest = kMillisecond, kLongRest = 8 * kRest, kNews = kRest / 2;
   static constexpr Nanos kLongSleep = 2 * kMillisecond;
   // Polls between looks at the clock.
   static constexpr unsigned kLookUp = 32;
@@ -85,7 +87,7 @@ class Engine {
   void visit(Nanos time) {
     if (time - visited_.load(std::memory_order_relaxed) < kNews) return;
     visited_.store(time, std::memory_order_relaxed);
-    alarm_.set(time + kRest);
+    alarm_.set(time + rest_.load(std::memory_order_relaxed));
   }
   void leave();
   void run();                                       // the background thread
@@ -112,6 +114,7 @@ class Engine {
 
   std::atomic<int> callers_{0};    // threads inside wait
   std::atomic<Nanos> visited_{0};  // when one of them last put off the alarm
+  std::atomic<Nanos> rest_{kRest};
   Alarm alarm_;
   std::atomic<bool> deep_rest_{false};
   Waiter background_;

@@ -79,8 +79,12 @@ bool Reactor::core_is_shared() {
 void Reactor::peek(Batch &batch) {
   batch.count = 0;
   batch.interrupted = false;
-  batch.brief = !pollers_.empty() && ++peeks_ % kPeekEvery != 0;
-  if (!batch.brief) fetch(batch, 0);
+  batch.brief = !pollers_.empty() && ++peeks_ < peek_every_;
+  if (!batch.brief) {
+    fetch(batch, 0);
+    peek_every_ = batch.count > 0 ? kOften : std::min(2 * peek_every_, kSeldom);
+    peeks_ = 0;
+  }
   batch.blocking = false;
 }
 

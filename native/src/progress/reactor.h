@@ -108,9 +108,10 @@ class Reactor {
   std::map<Timer, std::function<void()>> timers_;
   uint64_t timer_ids_ = 0;
   std::vector<Slot> slots_;  // by file descriptor
-  static constexpr unsigned kPeekEvery = 16;
+  static constexpr unsigned kOften = 16, kSeldom = 128;
   std::vector<Poller *> pollers_;
-  unsigned peeks_ = 0;
+  unsigned peek_every_ = kOften;  // up to kSeldom while the kernel has no news
+  unsigned peeks_ = 0;            // since we last asked it
 };
 
 }  // namespace dicomm
