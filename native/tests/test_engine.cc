@@ -1,5 +1,6 @@
 // Whose turn it is to make progress: callers, or the background thread when there are none.
 #include <doctest/doctest.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -7,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "progress/engine.h"
 
@@ -90,5 +92,88 @@ TEST_CASE("engine: a driver that sleeps for long is left alone, and replaced whe
   const Nanos limit = now() + 10 * kSecond;
   while (!rung.load() && now() < limit) std::this_thread::sleep_for(std::chrono::microseconds(100));
   CHECK(rung.load());
+  engine.stop();
+}
+
+namespace {
+
+struct Bell final : FdHandler {
+  bool rung = false;
+  void on_ready(uint32_t) override { rung = true; }
+};
+
+// News that no descriptor tells of: whoever polls finds it.
+struct News final : Poller {
+  std::atomic<bool> there{false};
+  bool found = false;
+  bool poll() override {
+    const bool now = there.exchange(false);
+    found |= now;
+    return now;
+  }
+  bool arm() override { return false; }
+  void disarm() override {}
+  bool meets_on(int) override { return false; }
+};
+
+}  // namespace
+
+TEST_CASE("engine: a caller that only tests now and then sees what the kernel has") {
+  Engine engine(0);
+  REQUIRE(engine.start().ok());
+  News news;
+  Bell bell;
+  const UniqueFd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  {
+    const Engine::Lock lock = engine.lock();
+    engine.reactor().add(&news);
+    REQUIRE(engine.reactor().add(fd.get(), EPOLLIN, &bell).ok());
+  }
+  poll_for(engine, 20 * kMillisecond);  // the kernel is asked seldom by now
+  const uint64_t one = 1;
+  REQUIRE(::write(fd.get(), &one, sizeof one) == sizeof one);
+  int tests = 0;
+  for (bool rung = false; !rung && tests < 100; ++tests) {
+    std::this_thread::sleep_for(std::chrono::microseconds(600));
+    engine.wait(nullptr, 0, 0);
+    const Engine::Lock lock = engine.lock();
+    rung = bell.rung;
+  }
+  CHECK(tests <= 3);
+  {
+    const Engine::Lock lock = engine.lock();
+    engine.reactor().remove(fd.get());
+    engine.reactor().remove(&news);
+  }
+  engine.stop();
+}
+
+TEST_CASE("engine: who drives for something hears when another caller brings it about") {
+  Engine engine(0);
+  REQUIRE(engine.start().ok());
+  News news;
+  {
+    const Engine::Lock lock = engine.lock();
+    engine.reactor().add(&news);
+  }
+  std::atomic<bool> over{false};
+  Nanos took = 0;
+  std::thread drives([&] {
+    Engine::Lock lock = engine.lock();
+    const Nanos begun = now();
+    engine.drive(lock, begun + 20 * kSecond, [&] { return news.found; });
+    took = now() - begun;
+    over = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it sleeps as driver
+  news.there = true;
+  for (const Nanos end = now() + 10 * kSecond; !over && now() < end;) engine.wait(nullptr, 0, 0);
+  CHECK(over.load());
+  drives.join();
+  CHECK(took < 10 * kSecond);
+  {
+    const Engine::Lock lock = engine.lock();
+    engine.reactor().remove(&news);
+  }
   engine.stop();
 }

@@ -202,6 +202,28 @@ TEST_CASE("transport rdma: a chip's memory that cannot be registered after all g
   CHECK(log_lines()[0].find("goes through the host's from here on: ibv_reg_dmabuf_mr") != std::string::npos);
 }
 
+TEST_CASE("transport rdma: a chip's memory that cards may not touch after all goes through the host's") {
+  Job job({.chip = true});
+  job.meet();
+  job.verbs.control.settings.devices[0].dmabuf_access = false;
+  std::mt19937 random(8);
+  job.traffic(40, random);
+  REQUIRE(job.finish());
+  REQUIRE(job.pair.drive([&] { return std::string(job.to_b().path()) == "rdma-direct"; }));
+  CHECK_FALSE(job.to_b().carries(*job.a().chip));
+  CHECK_FALSE(job.to_a().carries(*job.b().chip));
+  const uint64_t losses = counter(job.a(), "fallbacks"), tried = counter(job.a(), "chip_bytes");
+  CHECK(losses <= 2);  // one for each side's chip
+  job.traffic(40, random);
+  REQUIRE(job.finish());
+  job.check();
+  CHECK(counter(job.a(), "fallbacks") == losses);
+  CHECK(counter(job.a(), "chip_bytes") == tried);
+  const std::string said = "goes through the host's from here on: ";
+  const auto saying = [&](const std::string &line) { return line.find(said) != std::string::npos; };
+  CHECK(std::count_if(log_lines().begin(), log_lines().end(), saying) == 2);
+}
+
 TEST_CASE("transport rdma: without queue pairs messages go over tcp, where that is allowed") {
   for (const bool tcp : {true, false}) {
     CAPTURE(tcp);

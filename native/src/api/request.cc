@@ -20,7 +20,14 @@ dicomm::Nanos until(int64_t timeout_ns) {
   return timeout_ns < 0 ? dicomm::kNever : dicomm::deadline_after(timeout_ns);
 }
 
+// A request that is not done is the parent's in a forked child.
+Status ours(const Request &request) {
+  if (request.engine == nullptr || !request.engine->forked()) return {};
+  return Status::make(DICOMM_NOT_SUPPORTED, "this request belongs to the parent process");
+}
+
 Status wait(Request *const *requests, size_t n, int64_t timeout_ns) {
+  DICOMM_TRY(ours(*requests[0]));
   switch (requests[0]->engine->wait(requests, n, until(timeout_ns))) {
     case WaitEnd::done:
       return {};
@@ -75,6 +82,7 @@ dicomm_status dicomm_request_notify(dicomm_request *request, void (*fn)(void *, 
       fn(arg, one.status().code());
       return {};
     }
+    DICOMM_TRY(ours(one));
     auto lock = one.engine->lock();
     if (one.notify != nullptr)
       return Status::make(DICOMM_INVALID_ARGUMENT, "the request has a callback already");
@@ -97,6 +105,7 @@ dicomm_status dicomm_request_cancel(dicomm_request *request) {
                           ": collectives cannot be canceled; abort the communicator");
     }
     if (one.done()) return {};
+    DICOMM_TRY(ours(one));
     auto lock = one.engine->lock();
     if (!one.done()) one.cancel();
     one.engine->settle();

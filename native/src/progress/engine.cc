@@ -60,6 +60,7 @@ void Engine::stop() {
 }
 
 void Engine::after_fork() {
+  forked_ = true;
   reactor_.after_fork();
   alarm_.after_fork();
   // The thread object names a thread of the parent; neither join nor its destructor may touch it.
@@ -150,12 +151,15 @@ void Engine::expire() {
   }
 }
 
-void Engine::poll() {
+void Engine::poll(Nanos time) {
   Reactor::Batch batch;
-  reactor_.peek(batch);
-  reactor_.dispatch(batch);
+  // Who comes only now and then asks the kernel each time, for it puts off the thread that would.
+  reactor_.peek(batch, time - looked_ >= kNews);
+  if (!batch.brief) looked_ = time;
+  const bool news = reactor_.dispatch(batch);
   if (!batch.brief) expire();
   settle();
+  if (news && driver_watches_) reactor_.kick();
 }
 
 void Engine::become_driver(Waiter &me, Nanos until) {
@@ -187,12 +191,14 @@ void Engine::hand_over() {
 void Engine::step(Lock &lock, Nanos until) {
   Waiter me;
   if (driver_ == nullptr) {
+    driver_watches_ = true;
     sleep(lock, me, until);
+    driver_watches_ = false;
     hand_over();
     return;
   }
   if (driver_ == &background_) reactor_.kick();
-  poll();
+  poll(now());
   lock.unlock();
   std::this_thread::sleep_for(std::chrono::microseconds(100));
   lock.lock();
@@ -208,11 +214,12 @@ WaitEnd Engine::wait(Request *const *requests, size_t count, Nanos until) {
   const Nanos spin_end = std::min(until, start + spin_);
   WaitEnd end = WaitEnd::done;
   bool done = false;
+  Nanos time = start;
   for (unsigned looks = 1;; ++looks) {
     const bool look_up_now = looks % look_up == 0;
     bool yields = crowded;
     if (lock.try_lock()) {
-      poll();
+      poll(time);
       if (look_up_now && !crowded) yields = reactor_.core_is_shared();
       lock.unlock();
     } else {
@@ -221,7 +228,7 @@ WaitEnd Engine::wait(Request *const *requests, size_t count, Nanos until) {
     done = any_done(requests, count);
     if (done || until == 0) break;
     if (!look_up_now) continue;
-    const Nanos time = now();
+    time = now();
     visit(time);
     if (time >= spin_end) break;
     if (yields || time - start > kKeepCore) sched_yield();
@@ -282,9 +289,11 @@ void Engine::run() {
       }
       deep_rest_.store(false);
       visited_.store(now());  // who has left just now may come again
+      rest_.store(kRest);
       rang = false;
     } else if (callers_.load() > 0 || time - visited_.load() < rest_.load()) {
-      if (rang) rest_.store(std::min(2 * rest_.load(), kLongRest));  // for nothing
+      // It rang for nothing: who polls is late.
+      if (rang && driver_ == nullptr) rest_.store(std::min(2 * rest_.load(), kLongRest));
       alarm_.set(time + rest_.load());
       lock.unlock();
       alarm_.wait();

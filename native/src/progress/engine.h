@@ -67,6 +67,7 @@ class Engine {
   void set_crowded(bool crowded) { crowded_ = crowded; }
   // In a forked child, where the thread does not exist and the lock may be held for ever.
   void after_fork();
+  bool forked() const { return forked_; }
 
  private:
   // The background thread takes over kRest after a visit, of which kNews may have passed since the last one.
@@ -91,7 +92,7 @@ class Engine {
   }
   void leave();
   void run();                                       // the background thread
-  void poll();                                      // fetch without blocking, dispatch, expire
+  void poll(Nanos time);                            // fetch without blocking, dispatch, expire
   bool sleep(Lock &lock, Waiter &me, Nanos until);  // true: interrupted by a signal
   void step(Lock &lock, Nanos until);  // one poll or one sleep, whichever the driver token allows
   void become_driver(Waiter &me, Nanos until);
@@ -108,6 +109,7 @@ class Engine {
   Nanos next_deadline_ = kNever;  // never later than the earliest deadline of an active request
 
   Waiter *driver_ = nullptr;
+  bool driver_watches_ = false;  // for anything that may change, and not for requests of its own
   Nanos driver_since_ = 0;
   Nanos driver_until_ = 0;
   std::vector<Waiter *> sleepers_;  // on their futex words
@@ -115,10 +117,12 @@ class Engine {
   std::atomic<int> callers_{0};    // threads inside wait
   std::atomic<Nanos> visited_{0};  // when one of them last put off the alarm
   std::atomic<Nanos> rest_{kRest};
+  Nanos looked_ = 0;  // when a caller last asked the kernel for news
   Alarm alarm_;
   std::atomic<bool> deep_rest_{false};
   Waiter background_;
   bool stop_ = false;
+  bool forked_ = false;
   std::thread thread_;
 };
 

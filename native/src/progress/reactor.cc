@@ -43,6 +43,7 @@ void Reactor::modify(int fd, uint32_t events) {
 }
 
 void Reactor::remove(int fd) {
+  if (static_cast<size_t>(fd) >= slots_.size()) return;  // never added
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
   ++slots_[fd].generation;
   slots_[fd].handler = nullptr;
@@ -76,10 +77,10 @@ bool Reactor::core_is_shared() {
   return shared;
 }
 
-void Reactor::peek(Batch &batch) {
+void Reactor::peek(Batch &batch, bool whole) {
   batch.count = 0;
   batch.interrupted = false;
-  batch.brief = !pollers_.empty() && ++peeks_ < peek_every_;
+  batch.brief = !whole && !pollers_.empty() && ++peeks_ < peek_every_;
   if (!batch.brief) {
     fetch(batch, 0);
     peek_every_ = batch.count > 0 ? kOften : std::min(2 * peek_every_, kSeldom);

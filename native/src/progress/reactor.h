@@ -82,8 +82,9 @@ class Reactor {
     bool brief = false;     // only pollers were looked at, neither the kernel nor the clock
   };
   void fetch(Batch &batch, Nanos until);
-  // Never blocks. While there are pollers, most calls are brief: polling them is what is fast.
-  void peek(Batch &batch);
+  // Never blocks. While there are pollers, most calls that are not to be `whole` are brief: polling them is
+  // what is fast.
+  void peek(Batch &batch, bool whole);
   // Runs handlers, due timers and posted tasks until no posted task is left. Lock held. True if anything ran.
   bool dispatch(Batch &batch);
   // Makes a blocking fetch return. Any thread, with or without the lock.

@@ -19,7 +19,6 @@ namespace dicomm::doubles {
 #define DICOMM_VERBS_DOUBLE_VALUES(X)                \
   X(wc_loc_len_err, IBV_WC_LOC_LEN_ERR, 1)           \
   X(wc_rem_inv_req_err, IBV_WC_REM_INV_REQ_ERR, 9)   \
-  X(wc_rem_op_err, IBV_WC_REM_OP_ERR, 11)            \
   X(wc_opcode_send, IBV_WC_SEND, 0)                  \
   X(wc_opcode_rdma_write, IBV_WC_RDMA_WRITE, 1)      \
   X(wc_with_imm, IBV_WC_WITH_IMM, 1 << 1)            \
@@ -60,6 +59,8 @@ struct VerbsDevice {
   size_t max_registered = std::numeric_limits<size_t>::max();  // bytes in all; more is ENOMEM
   std::function<int(const void *, size_t)> refuse_mr;          // the errno of ibv_reg_mr for a range, or 0
   bool dmabuf = true;  // ibv_reg_dmabuf_mr maps the descriptor; false: EOPNOTSUPP
+  bool dmabuf_access =
+      true;  // false: and then access to it ends in an error, as behind an IOMMU that forbids it
 };
 
 struct VerbsSettings {

@@ -146,6 +146,8 @@ class Fabric final : public VerbsControl {
     const auto found = regions.find(key);
     if (found == regions.end()) return nullptr;
     Region *region = found->second;
+    const VerbsDevice *device = device_of(region->context);
+    if (region->mapping != nullptr && device != nullptr && !device->dmabuf_access) return nullptr;
     const bool inside = address >= region->start && bytes <= region->length &&
                         address - region->start <= region->length - bytes;
     return inside && region->pd == pd && (region->access & access) == access ? region : nullptr;
@@ -274,7 +276,7 @@ class Fabric final : public VerbsControl {
       target.push_back({region->bytes + (address - region->start), bytes});
     } else if (send.request.opcode == ibv::wr_send) {
       if (!locate(to.pd, to.receives.front().parts, ibv::access_local_write, target))
-        return refuse(to, ibv::wc_loc_prot_err, wc_rem_op_err);
+        return refuse(to, ibv::wc_loc_prot_err, ibv::wc_rem_op_err);
       uint64_t room = 0;
       for (const Span &span : target) room += span.size;
       if (room < bytes) return refuse(to, wc_loc_len_err, wc_rem_inv_req_err);

@@ -310,10 +310,12 @@ struct AsyncEvent {
   X(send_signaled, IBV_SEND_SIGNALED, 1 << 1)                  \
   X(send_inline, IBV_SEND_INLINE, 1 << 3)                      \
   X(wc_success, IBV_WC_SUCCESS, 0)                             \
+  X(wc_loc_qp_op_err, IBV_WC_LOC_QP_OP_ERR, 2)                 \
   X(wc_loc_prot_err, IBV_WC_LOC_PROT_ERR, 4)                   \
   X(wc_wr_flush_err, IBV_WC_WR_FLUSH_ERR, 5)                   \
   X(wc_loc_access_err, IBV_WC_LOC_ACCESS_ERR, 8)               \
   X(wc_rem_access_err, IBV_WC_REM_ACCESS_ERR, 10)              \
+  X(wc_rem_op_err, IBV_WC_REM_OP_ERR, 11)                      \
   X(wc_retry_exc_err, IBV_WC_RETRY_EXC_ERR, 12)                \
   X(wc_rnr_retry_exc_err, IBV_WC_RNR_RETRY_EXC_ERR, 13)        \
   X(wc_opcode_recv, IBV_WC_RECV, 128)                          \

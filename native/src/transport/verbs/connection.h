@@ -41,10 +41,11 @@ namespace dicomm {
 // Of one peer, and of all of a transport.
 struct VerbsCounters {
   uint64_t links = 0;      // epochs in which queue pairs were used
-  uint64_t fallbacks = 0;  // to the socket, from queue pairs that worked before
-  uint64_t retries = 0;    // attempts after a failure
-  uint64_t direct_bytes = 0, staged_bytes = 0, socket_bytes = 0;  // of large payloads sent
-  uint64_t chip_bytes = 0;                                        // of direct_bytes: from a chip's memory
+  uint64_t fallbacks = 0;  // from queue pairs that worked before
+  uint64_t retries = 0;    // attempts after the first
+  // Of large payloads as they are handed to a carrier: one that a failure cuts off counts again.
+  uint64_t direct_bytes = 0, staged_bytes = 0, socket_bytes = 0;
+  uint64_t chip_bytes = 0;  // of direct_bytes: from a chip's memory
 
   void add(const VerbsCounters &other);
   std::string members() const;  // of JSON, each preceded by a comma
@@ -91,6 +92,7 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
 
  private:
   static constexpr Nanos kWidenPause = 60 * kSecond;
+  static constexpr uint32_t kLeastDepth = 8;
   enum class Carrier { none, socket, link };
   enum class Stage { none, made, connected, used };  // of link_
 
@@ -109,6 +111,7 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
     const char *event;
     std::string why;
     uint32_t cause;  // see Down
+    bool memory;     // see Down
   };
   struct Out {  // an offer of ours
     enum { free, offered, granted, writing, streaming } state = free;
@@ -201,7 +204,11 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
   void begin_attempt();
   void tell_setup(const Status &made);
   void attempt_failed(const std::string &why);
-  void drop_link(const std::string &why, const char *event = "connection lost", uint32_t cause = kNoPair);
+  void drop_link(const std::string &why, const char *event = "connection lost", uint32_t cause = kNoPair,
+                 bool memory = false);
+  void post_failed(int error, uint32_t pair);
+  bool chip_under_way() const;
+  uint32_t pending() const;
   void report_down();
   void on_setup(uint32_t epoch, const Setup &setup);
   void prove();
@@ -258,6 +265,7 @@ class VerbsConnection final : public MessageConnection, private Poller, private 
   Nanos used_since_ = 0;
   bool direct_;
   bool chip_direct_ = true;
+  bool chip_was_under_way_ = false;                        // when link_ was lost
   std::shared_ptr<void> open_ = std::make_shared<char>();  // listens for the chip's copies
 
   Carrier carrier_ = Carrier::none;  // of what we send

@@ -11,11 +11,23 @@ namespace {
 
 constexpr Nanos kShortPause = kSecond, kLongPause = 60 * kSecond;
 constexpr Nanos kSteady = 30 * kSecond;  // queue pairs that worked for so long start with no pause again
-constexpr uint32_t kLeastDepth = 8;
 
 template <size_t Size>
 void copy_text(char (&into)[Size], const std::string &text) {
   into[text.copy(into, Size - 1)] = 0;
+}
+
+bool is_of_memory(int status) {
+  switch (status) {
+    case ibv::wc_loc_qp_op_err:
+    case ibv::wc_loc_prot_err:
+    case ibv::wc_loc_access_err:
+    case ibv::wc_rem_access_err:
+    case ibv::wc_rem_op_err:
+      return true;
+    default:
+      return false;
+  }
 }
 
 }  // namespace
@@ -110,8 +122,7 @@ void VerbsConnection::on_setup(uint32_t epoch, const Setup &peer) {
 // Sends something over every queue pair, to see that it arrives.
 void VerbsConnection::prove() {
   if (stage_ != Stage::connected || !usable()) return;
-  if (const int error = link_->probe(); error != 0)
-    drop_link(Status::from_errno(error, "ibv_post_send").sentence());
+  if (const int error = link_->probe(); error != 0) post_failed(error, kNoPair);
 }
 
 // What is with the socket already goes before.
@@ -142,9 +153,12 @@ bool VerbsConnection::receive_from_link() {
 void VerbsConnection::attempt_failed(const std::string &why) {
   stage_ = Stage::none;
   shared_.reactor.cancel(attempt_deadline_);
-  if (!verbs_.settings.tcp)
+  const bool hopeless =
+      counters_.links == 0 || std::all_of(verbs_.ports.begin(), verbs_.ports.end(),
+                                          [](const auto &port) { return port->failed(); });
+  if (!verbs_.settings.tcp && hopeless)
     return fail(Status::make(DICOMM_CONNECT_FAILED, "no queue pairs, and no other path is allowed: ", why));
-  if (carrier_ == Carrier::none) {
+  if (verbs_.settings.tcp && carrier_ == Carrier::none) {
     carrier_ = Carrier::socket;
     log("connection not made", concat("messages go over tcp: ", why));
   }
@@ -164,21 +178,47 @@ void VerbsConnection::retry_later() {
 // ---- the end of a link ----
 
 // The cards let go of all memory at once; the rest is for the next poll.
-void VerbsConnection::drop_link(const std::string &why, const char *event, uint32_t cause) {
+void VerbsConnection::drop_link(const std::string &why, const char *event, uint32_t cause, bool memory) {
   if (!usable()) return;
-  lost_ = {event, why, cause};
+  lost_ = {event, why, cause, memory};
   suspect(cause);
   link_->close(completions_);
   shared_.reactor.kick();
 }
 
+void VerbsConnection::post_failed(int error, uint32_t pair) {
+  const VerbsPort &port = *verbs_.ports[rails_[pair < rails_.size() ? pair : 0]];
+  drop_link(Status::from_errno(error, concat("ibv_post_send on ", port.describe())).sentence(),
+            "connection lost", pair);
+}
+
+// Does a card read or write a chip's memory, as far as we know?
+bool VerbsConnection::chip_under_way() const {
+  return std::any_of(outs_.begin(), outs_.end(),
+                     [](const Out &out) {
+                       return out.state == Out::writing && out.message != nullptr &&
+                              out.message->chip != nullptr && !out.bounce;
+                     }) ||
+         std::any_of(ins_.begin(), ins_.end(), [](const In &in) {
+           return in.state == In::granted && in.into->chip != nullptr && in.into->data != nullptr &&
+                  !in.bounce;
+         });
+}
+
+// A bit per offer of theirs whose payload has not come.
+uint32_t VerbsConnection::pending() const {
+  uint32_t bits = 0;
+  for (uint32_t slot = 0; slot < kVerbsSlots; ++slot) bits |= uint32_t{ins_[slot].state != In::free} << slot;
+  return bits;
+}
+
 // All that had come over the link has been taken.
 void VerbsConnection::report_down() {
+  chip_was_under_way_ = chip_under_way();
   const bool worked = stage_ == Stage::used || receives_from_link_;
-  Down down{received_, 0, lost_->cause, 0, ""};
+  Down down{received_, pending(), lost_->cause, lost_->memory, ""};
   for (uint32_t slot = 0; slot < kVerbsSlots; ++slot) {
     In &in = ins_[slot];
-    if (in.state != In::free) down.pending |= 1u << slot;
     if (in.state != In::granted) continue;
     in.lent.give_back(verbs_.staging_in);
     in.state = In::waiting;
@@ -213,25 +253,38 @@ void VerbsConnection::on_down(uint32_t epoch, const Down &down) {
     pause_ = 0;
     if (link_) return drop_link(down.text, "queue pairs remade", kToWiden);
   }
-  if (link_) return drop_link(concat("the other side left it: ", down.text), "connection lost", down.cause);
-  if (our_down_) resume();
+  if (link_) {
+    return drop_link(concat("the other side left it: ", down.text), "connection lost", down.cause,
+                     down.memory != 0);
+  }
+  if (our_down_) return resume();
+  // They gave up before they heard that we had refused, and wait for our word.
+  our_down_ = Down{received_, pending(), kNoPair, 0, "no queue pairs were made"};
+  stream_.push(RecordKind::down, epoch_, &*our_down_, sizeof(Down));
+  want_output();
 }
 
 // Both sides are done with the epoch.
 void VerbsConnection::resume() {
   const uint32_t received = their_down_->received;
+  const bool plausible = received - acked_ <= next_ - acked_;
+  if (chip_was_under_way_ && chip_direct_ && (our_down_->memory != 0 || their_down_->memory != 0)) {
+    // Registered it was, but an IOMMU or a switch of the bus may forbid cards what the kernel allowed.
+    log("memory not reached", concat("a chip's goes through the host's from here on: ", our_down_->text));
+    chip_direct_ = false;
+  }
   if (carrier_ == Carrier::link) {
-    if (received - acked_ > next_ - acked_) {
+    if (!plausible) {
       fail(Status::make(DICOMM_PROTOCOL, "it acknowledges ", received, " frames of ", next_));
       return;
     }
-    acked_ = received;
     // What went over the socket before "change" may still be on its way, and comes all the same.
     handed_ = received - over_socket_ > next_ - over_socket_ ? over_socket_ : received;
     withdraw_grants(their_down_->pending);
     carrier_ = Carrier::none;
     if (now() - used_since_ > kSteady) pause_ = 0;
   }
+  if (plausible) acked_ = received;
   const std::string why = their_down_->text;
   if (stage_ != Stage::used) return attempt_failed(why);
   stage_ = Stage::none;
@@ -256,6 +309,7 @@ bool VerbsConnection::process_completions() {
 void VerbsConnection::on_completion(const Completion &completion) {
   if (completion.status != ibv::wc_success) {
     if (completion.work == Work::drain) return;
+    if (lost_) lost_->memory |= is_of_memory(completion.status);  // the other side's word may come first
     const bool known = completion.pair < rails_.size();
     const std::string why = concat(
         verbs_.ports[0]->call().wc_status_str(completion.status), " (ibv_wc_status ", completion.status, ")",
@@ -263,7 +317,8 @@ void VerbsConnection::on_completion(const Completion &completion) {
     if (known && (broken_ >> completion.pair & 1) != 0) return;  // behind its probe
     if (known && completion.work == Work::probe && usable()) return not_proven(completion.pair, why);
     const bool silent = completion.status == ibv::wc_retry_exc_err;
-    return drop_link(why, silent ? "connection timeout" : "connection lost", completion.pair);
+    return drop_link(why, silent ? "connection timeout" : "connection lost", completion.pair,
+                     is_of_memory(completion.status));
   }
   const bool posts = usable();
   switch (completion.work) {

@@ -54,7 +54,7 @@ void VerbsConnection::hand_over() {
     }
     const int error = link_->send_frame(frame, bytes);
     if (error == ENOMEM) break;  // the queue is full of what has not completed yet
-    if (error != 0) drop_link(Status::from_errno(error, "ibv_post_send").sentence());
+    if (error != 0) post_failed(error, 0);
     if (error != 0) break;
   }
   if (carrier_ == Carrier::socket) want_output();
@@ -62,7 +62,8 @@ void VerbsConnection::hand_over() {
 
 // Tells the peer how much has come, when it may soon need to know.
 void VerbsConnection::acknowledge() {
-  if (received_ - told_ < window_ / 2) return;
+  // Over the socket there may never have been a set-up that told of a smaller window.
+  if (received_ - told_ < (carrier_ == Carrier::link ? window_ : kLeastDepth) / 2) return;
   const FrameHead head{FrameKind::ack, 0, 0, received_};
   if (carrier_ == Carrier::socket) {
     stream_.push(RecordKind::frame, 0, &head, sizeof(head));
@@ -195,7 +196,7 @@ bool VerbsConnection::write(Out &out) {
   const uint32_t lkey = direct ? out.lent.region->lkey : out.lent.staging->region(port)->lkey;
   const int error = link_->write(out.grant, data, out.size, lkey);
   if (error == ENOMEM) return false;
-  if (error != 0) return drop_link(Status::from_errno(error, "ibv_post_send").sentence()), false;
+  if (error != 0) return post_failed(error, out.grant.queue_pair), false;
   (direct ? counters_.direct_bytes : counters_.staged_bytes) += out.size;
   if (of_chip) counters_.chip_bytes += out.size;
   out.state = Out::writing;

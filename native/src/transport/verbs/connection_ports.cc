@@ -87,7 +87,7 @@ void VerbsConnection::port_returned(uint32_t port) {
   returned_ = true;
   if (stage_ == Stage::used) {
     widen_later();
-  } else if (leads() && !link_ && carrier_ == Carrier::socket && !giving_up()) {
+  } else if (leads() && !link_ && carrier_ != Carrier::link && !giving_up()) {
     pause_ = 0;
     retry_later();
   }

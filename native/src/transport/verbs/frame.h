@@ -102,8 +102,8 @@ struct Down {
   uint32_t received;  // frames, in all
   uint32_t pending;   // a bit per slot of the other side's offers that still waits for its payload
   uint32_t cause;     // the queue pair that failed, if that is known; or kToWiden
-  uint32_t zero = 0;
-  char text[256];  // why
+  uint32_t memory;    // 1: a card was refused access to memory
+  char text[256];     // why
 };
 
 }  // namespace dicomm

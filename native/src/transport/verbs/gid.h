@@ -1,4 +1,5 @@
-// Which entry of a port's GID table to speak from. Never a fixed number: tables differ by host and change.
+// Which entry of a port's GID table to speak from. Never a fixed number: tables differ by host and change
+// when an interface loses its address.
 #pragma once
 
 #include <vector>

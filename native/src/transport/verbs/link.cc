@@ -241,7 +241,8 @@ void VerbsLink::close(std::deque<Completion> &out) {
   for (uint32_t pair = 0; pair < pairs_.size(); ++pair) {
     ibv::QpAttr attr{};
     attr.qp_state = ibv::qps_err;
-    ports_[pairs_[pair].port]->call().modify_qp(pairs_[pair].qp, &attr, ibv::qp_state);
+    // Of a device that is gone nothing completes any more.
+    if (ports_[pairs_[pair].port]->call().modify_qp(pairs_[pair].qp, &attr, ibv::qp_state) != 0) continue;
     waiting += post(pair, Work::drain, pair, nullptr) == 0;
   }
   const Nanos deadline = deadline_after(kDrain);

@@ -38,7 +38,10 @@ Status FrameMemory::allocate(uint32_t depth) {
 Status StagingPool::take(size_t port, Pinned *&out) {
   out = nullptr;
   if (idle_.empty()) {
-    if (all_.size() == most_) return {};
+    if (all_.size() == most_) {
+      awaited_ = true;
+      return {};
+    }
     auto buffer = std::make_unique<Pinned>();
     DICOMM_TRY(buffer->allocate(kVerbsMaxPayload));
     idle_.push_back(buffer.get());

@@ -3,7 +3,9 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "transport/verbs/frame.h"
@@ -51,10 +53,14 @@ class FrameMemory {
 class StagingPool {
  public:
   StagingPool(const Ports &ports, size_t most) : ports_(ports), most_(most) {}
-  // Registered with the port. Null in `out` and no failure: all are in use, one will be given back.
+  // Registered with the port. Null in `out` and no failure: all are in use, and `returned` will tell of the
+  // next.
   Status take(size_t port, Pinned *&out);
-  void give(Pinned *buffer) { idle_.push_back(buffer); }
-  bool any_idle() const { return !idle_.empty() || all_.size() < most_; }
+  void give(Pinned *buffer) {
+    idle_.push_back(buffer);
+    if (std::exchange(awaited_, false) && returned_) returned_();
+  }
+  void on_return(std::function<void()> returned) { returned_ = std::move(returned); }
   void clear() {
     idle_.clear();
     all_.clear();
@@ -65,6 +71,8 @@ class StagingPool {
   const size_t most_;
   std::vector<std::unique_ptr<Pinned>> all_;
   std::vector<Pinned *> idle_;
+  bool awaited_ = false;
+  std::function<void()> returned_;
 };
 
 }  // namespace dicomm

@@ -26,11 +26,13 @@ Status no_block(int fd) {
   return Status::from_errno(errno, "cannot make a completion channel non-blocking");
 }
 
-bool wanted(const VerbsSettings &settings, const std::string &device, unsigned port) {
-  if (settings.devices.empty()) return true;
-  return std::any_of(settings.devices.begin(), settings.devices.end(), [&](const std::string &one) {
+// The place among those the settings name, their number if it is none of them.
+size_t place(const VerbsSettings &settings, const std::string &device, unsigned port) {
+  const auto &names = settings.devices;
+  const auto found = std::find_if(names.begin(), names.end(), [&](const std::string &one) {
     return one == device || one == concat(device, ":", port);
   });
+  return static_cast<size_t>(found - names.begin());
 }
 
 }  // namespace
@@ -45,8 +47,8 @@ Status VerbsPort::open(const VerbsSettings &settings, const ibv::Gid &address, P
   for (int i = 0; i < count; ++i) {
     const std::string name = library->call.get_device_name(devices[i]);
     // Ports of one device are numbered from 1; opening tells when there is no such port.
-    for (uint8_t number = 1; number <= 2 && out.size() < kMaxPorts; ++number) {
-      if (!wanted(settings, name, number)) continue;
+    for (uint8_t number = 1; number <= 2; ++number) {
+      if (!settings.devices.empty() && place(settings, name, number) == settings.devices.size()) continue;
       std::unique_ptr<VerbsPort> port(new VerbsPort(library, name, number));
       if (const Status opened = port->open(devices[i], settings, address); opened.ok())
         out.push_back(std::move(port));
@@ -55,9 +57,13 @@ Status VerbsPort::open(const VerbsSettings &settings, const ibv::Gid &address, P
     }
   }
   library->call.free_device_list(devices);
+  std::stable_sort(out.begin(), out.end(), [&](const auto &a, const auto &b) {
+    return place(settings, a->name_, a->number_) < place(settings, b->name_, b->number_);
+  });
   std::stable_partition(out.begin(), out.end(), [&](const std::unique_ptr<VerbsPort> &port) {
     return same(port->address().gid, address);
   });
+  out.resize(std::min(out.size(), kMaxPorts));
   if (!out.empty()) return {};
   if (why.empty())
     why = count == 0 ? "; there is no RDMA device in this network namespace" : "; no device of those named";
@@ -96,19 +102,26 @@ Status VerbsPort::choose_address(const VerbsSettings &settings, const ibv::Gid &
     ibv::GidEntry entry{};
     if (call().query_gid_ex(context_, number_, i, &entry, 0, sizeof(entry)) == 0) table.push_back(entry);
   }
-  gid_index_ = settings.gid_index >= 0 ? settings.gid_index : choose_gid(table, infiniband, address);
+  const int index = settings.gid_index >= 0 ? settings.gid_index : choose_gid(table, infiniband, address);
   const auto chosen = std::find_if(table.begin(), table.end(), [&](const ibv::GidEntry &entry) {
-    return static_cast<int>(entry.gid_index) == gid_index_;
+    return static_cast<int>(entry.gid_index) == index;
   });
   if (chosen == table.end())
     return Status::make(DICOMM_NOT_SUPPORTED, "its GID table has no usable entry",
                         settings.gid_index >= 0 ? concat(" ", gid_index_) : "",
                         ": does its interface have an address?");
+  gid_index_ = index;
   address_.gid = chosen->gid;
   address_.lid = port.lid;
   address_.mtu = static_cast<uint8_t>(std::min<int>(port.active_mtu, mtu_code(settings.mtu)));
   address_.infiniband = infiniband;
   return {};
+}
+
+void VerbsPort::look_again(const VerbsSettings &settings, const ibv::Gid &address) {
+  ibv::PortAttr port{};
+  const bool known = call().query_port(context_, number_, &port) == 0;
+  if (known) (void)choose_address(settings, address, port);  // without one for now, it keeps what it had
 }
 
 VerbsPort::~VerbsPort() {

@@ -31,9 +31,9 @@ using Ports = std::vector<std::unique_ptr<VerbsPort>>;
 
 class VerbsPort {
  public:
-  // All active ports that `settings` allow, at most kMaxPorts, first those whose GID is `address` (see
-  // choose_gid), for over that the peers are known to be reached. NOT_SUPPORTED says why there is none,
-  // device by device.
+  // Of all active ports that `settings` allow the first kMaxPorts, in the order of the settings, but before
+  // all others those whose GID is `address` (see choose_gid), for over that the peers are known to be
+  // reached. NOT_SUPPORTED says why there is none, device by device.
   static Status open(const VerbsSettings &settings, const ibv::Gid &address, Ports &out);
   ~VerbsPort();
   VerbsPort(const VerbsPort &) = delete;
@@ -58,6 +58,9 @@ class VerbsPort {
   // Whether its link is up, as far as the device has told.
   enum class State { up, down, failed };
   bool up() const { return state_ == State::up; }
+  bool failed() const { return state_ == State::failed; }
+  // Its interface may have got its address back in another place of the GID table. What is connected stays.
+  void look_again(const VerbsSettings &settings, const ibv::Gid &address);
   // A device that has failed does not come back in this process.
   void set_state(State state) {
     if (state_ != State::failed) state_ = state;

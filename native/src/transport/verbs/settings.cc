@@ -1,5 +1,6 @@
 #include "transport/verbs/settings.h"
 
+#include <bit>
 #include <charconv>
 #include <string_view>
 
@@ -53,7 +54,11 @@ Status set(std::string_view name, std::string_view value, VerbsSettings &out) {
   if (name == "retry_count") return number(name, value, 0, 7, out.retry_count);
   if (name == "mtu") return number(name, value, 256, 4096, out.mtu);
   if (name == "queue_pairs") return number(name, value, 1, 8, out.queue_pairs);
-  if (name == "queue_depth") return number(name, value, 8, 1024, out.queue_depth);
+  if (name == "queue_depth") {
+    DICOMM_TRY(number(name, value, 8, 1024, out.queue_depth));
+    out.queue_depth = std::bit_ceil(out.queue_depth);  // frame numbers wrap
+    return {};
+  }
   return Status::make(
       DICOMM_INVALID_ARGUMENT, "RDMA setting '", name,
       "' is not one of: devices library gid_index pkey_index service_level traffic_class timeout "

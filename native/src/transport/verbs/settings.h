@@ -23,7 +23,7 @@ struct VerbsSettings {
   uint8_t retry_count = 6;
   uint32_t mtu = 4096;        // at most; the ports of both sides may lower it
   uint32_t queue_pairs = 1;   // for large messages, per port and peer; small ones have one of their own
-  uint32_t queue_depth = 32;  // frames under way per peer and direction
+  uint32_t queue_depth = 32;  // frames under way per peer and direction: a power of two
   bool direct = true;         // network cards read and write the messages' own memory
   bool staged = true;         // through registered buffers of our own, where that cannot be had
   bool tcp = true;            // over the socket, while RDMA does not work

@@ -16,7 +16,7 @@ class VerbsTransport::PortHandler final : public FdHandler {
   PortHandler(VerbsTransport &transport, uint32_t index)
       : transport_(transport), index_(index), port_(*transport.verbs_.ports[index]) {}
 
-  void on_ready(uint32_t) override {
+  void on_ready(uint32_t events) override {
     ibv::Cq *queue = nullptr;
     void *link = nullptr;
     while (port_.call().get_cq_event(port_.channel(), &queue, &link) == 0) {
@@ -35,6 +35,11 @@ class VerbsTransport::PortHandler final : public FdHandler {
       else if (event.event_type == ibv::event_port_active && here)
         returned();
     }
+    // The kernel has taken the device away, and would say so for ever.
+    if ((events & (EPOLLERR | EPOLLHUP)) == 0) return;
+    lost(VerbsPort::State::failed, " is gone");
+    transport_.shared_.reactor.remove(port_.channel()->fd);
+    transport_.shared_.reactor.remove(port_.context()->async_fd);
   }
 
  private:
@@ -48,6 +53,7 @@ class VerbsTransport::PortHandler final : public FdHandler {
   void returned() {
     port_.set_state(VerbsPort::State::up);
     if (!port_.up()) return;
+    port_.look_again(transport_.verbs_.settings, transport_.own_);
     for (VerbsConnection *const connection : transport_.verbs_.connections) connection->port_returned(index_);
   }
 
@@ -78,6 +84,8 @@ VerbsTransport::VerbsTransport(Reactor &reactor, Sink &sink, const VerbsOptions 
   verbs_.settings = options.settings;
   verbs_.log = options.log;
   verbs_.name_of = options.name_of;
+  for (StagingPool *const pool : {&verbs_.staging_out, &verbs_.staging_in})
+    pool->on_return([this] { shared_.reactor.kick(); });
 }
 
 VerbsTransport::~VerbsTransport() {
@@ -93,7 +101,8 @@ VerbsTransport::~VerbsTransport() {
 Status VerbsTransport::open() {
   SocketAddress address;
   DICOMM_TRY(choose_address(interface_, route_to_, address));
-  DICOMM_TRY(VerbsPort::open(verbs_.settings, gid_of(address), verbs_.ports));
+  own_ = gid_of(address);
+  DICOMM_TRY(VerbsPort::open(verbs_.settings, own_, verbs_.ports));
   for (uint32_t i = 0; i < verbs_.ports.size(); ++i) {
     const auto &port = verbs_.ports[i];
     handlers_.push_back(std::make_unique<PortHandler>(*this, i));

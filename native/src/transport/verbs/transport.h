@@ -38,6 +38,7 @@ class VerbsTransport final : public StreamTransport {
   std::unique_ptr<Connection> connection(Connection::Owner &owner, UniqueFd fd) override;
 
   const std::string interface_, route_to_;
+  ibv::Gid own_{};  // of the address at which this process listens
   VerbsShared verbs_;
   std::vector<std::unique_ptr<PortHandler>> handlers_;
   std::unique_ptr<CacheHandler> cache_handler_;
