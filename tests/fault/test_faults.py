@@ -211,20 +211,27 @@ def test_a_normal_end_without_close_is_quiet() -> None:
 def test_a_forked_child_is_told_and_harms_nothing() -> None:
     source = """
     comm.barrier()
+    y = np.zeros(1)
+    pending = comm.irecv(y, 1 - comm.rank)
     pid = os.fork()
     if pid == 0:
-        try:
-            comm.barrier()
-        except dicomm.NotSupported as error:
-            say("child", error)
+        for call in (comm.barrier, pending.cancel, pending.test, pending.wait):
+            try:
+                call()
+            except dicomm.NotSupported as error:
+                say("child", error)
         os._exit(0)
     os.waitpid(pid, 0)
+    comm.send(np.full(1, 7.0), 1 - comm.rank)
+    pending.wait()
+    say("received", y[0])
     x = np.ones(3)
     comm.allreduce(x)
     say("sum", x[0])
     """
     for text in run_job(2, source):
-        assert re.search(r"child .*forked child", text), text
+        assert len(re.findall(r"child .*forked child must make its own", text)) == 4, text
+        assert "received 7.0" in text
         assert "sum 2.0" in text
 
 

@@ -23,7 +23,8 @@ dicomm::Nanos until(int64_t timeout_ns) {
 // A request that is not done is the parent's in a forked child.
 Status ours(const Request &request) {
   if (request.engine == nullptr || !request.engine->forked()) return {};
-  return Status::make(DICOMM_NOT_SUPPORTED, "this request belongs to the parent process");
+  return Status::make(DICOMM_NOT_SUPPORTED,
+                      "this request belongs to the parent process; a forked child must make its own context");
 }
 
 Status wait(Request *const *requests, size_t n, int64_t timeout_ns) {
@@ -126,7 +127,7 @@ void dicomm_request_get_info(dicomm_request *request, dicomm_request_info *out) 
 
 void dicomm_request_get_error(dicomm_request *request, dicomm_error *out) {
   const Request &one = of(request);
-  (one.done() ? one.status() : Status()).fill(out);
+  (one.done() ? one.status() : ours(one)).fill(out);
 }
 
 void dicomm_request_free(dicomm_request *request) {
