@@ -153,9 +153,8 @@ bool VerbsConnection::receive_from_link() {
 void VerbsConnection::attempt_failed(const std::string &why) {
   stage_ = Stage::none;
   shared_.reactor.cancel(attempt_deadline_);
-  const bool hopeless =
-      counters_.links == 0 || std::all_of(verbs_.ports.begin(), verbs_.ports.end(),
-                                          [](const auto &port) { return port->failed(); });
+  const bool hopeless = counters_.links == 0 || std::all_of(verbs_.ports.begin(), verbs_.ports.end(),
+                                                            [](const auto &port) { return port->failed(); });
   if (!verbs_.settings.tcp && hopeless)
     return fail(Status::make(DICOMM_CONNECT_FAILED, "no queue pairs, and no other path is allowed: ", why));
   if (verbs_.settings.tcp && carrier_ == Carrier::none) {
