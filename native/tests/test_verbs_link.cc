@@ -80,6 +80,9 @@ TEST_CASE("RDMA ports: in the order of the settings, but first where the process
   settings.devices = {"double4", "double3:1", "double5", "double0:2"};
   REQUIRE(VerbsPort::open(settings, here, ports).ok());
   CHECK(names(ports) == std::vector<std::string>{"double5", "double4", "double3"});
+  ports.clear();
+  settings.gid_index = 7;
+  CHECK(VerbsPort::open(settings, here, ports).message().find("no usable entry 7: ") != std::string::npos);
 }
 
 TEST_CASE("transport rdma: an interface that gets its address back in another place is found") {

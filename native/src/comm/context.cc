@@ -28,7 +28,7 @@ Context::Context(ContextOptions options)
       messenger_(options_.eager_bytes) {}
 
 Context::~Context() {
-  if (!forked_) close();
+  if (!forked()) close();
 }
 
 Status Context::open() {
@@ -94,7 +94,6 @@ void Context::close() {
 
 void Context::after_fork() {
   // The lock may be held by a thread that does not exist here; nobody else runs in this process yet.
-  forked_ = true;
   for (auto &transport : transports_) transport->after_fork();
   engine_.after_fork();
 }

@@ -39,7 +39,7 @@ class Context {
   // See dicomm_context_close.
   void close();
   void after_fork();
-  bool forked() const { return forked_; }
+  bool forked() const { return engine_.forked(); }
   bool closed() const { return closed_; }
 
   Engine &engine() { return engine_; }
@@ -82,7 +82,6 @@ class Context {
   PeerAddress self_;
   RankInfo rank_info_;
   std::vector<Communicator *> comms_;
-  bool forked_ = false;
   bool closed_ = false;
 };
 

@@ -58,9 +58,8 @@ struct VerbsDevice {
   uint32_t max_inline = 256;
   size_t max_registered = std::numeric_limits<size_t>::max();  // bytes in all; more is ENOMEM
   std::function<int(const void *, size_t)> refuse_mr;          // the errno of ibv_reg_mr for a range, or 0
-  bool dmabuf = true;  // ibv_reg_dmabuf_mr maps the descriptor; false: EOPNOTSUPP
-  bool dmabuf_access =
-      true;  // false: and then access to it ends in an error, as behind an IOMMU that forbids it
+  bool dmabuf = true;         // ibv_reg_dmabuf_mr maps the descriptor; false: EOPNOTSUPP
+  bool dmabuf_access = true;  // false: what it mapped cannot be reached, as behind an IOMMU that forbids it
 };
 
 struct VerbsSettings {

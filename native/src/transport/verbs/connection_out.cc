@@ -54,8 +54,7 @@ void VerbsConnection::hand_over() {
     }
     const int error = link_->send_frame(frame, bytes);
     if (error == ENOMEM) break;  // the queue is full of what has not completed yet
-    if (error != 0) post_failed(error, 0);
-    if (error != 0) break;
+    if (error != 0) return post_failed(error, 0);
   }
   if (carrier_ == Carrier::socket) want_output();
 }

@@ -108,7 +108,7 @@ Status VerbsPort::choose_address(const VerbsSettings &settings, const ibv::Gid &
   });
   if (chosen == table.end())
     return Status::make(DICOMM_NOT_SUPPORTED, "its GID table has no usable entry",
-                        settings.gid_index >= 0 ? concat(" ", gid_index_) : "",
+                        settings.gid_index >= 0 ? concat(" ", index) : "",
                         ": does its interface have an address?");
   gid_index_ = index;
   address_.gid = chosen->gid;
